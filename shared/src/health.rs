@@ -1,0 +1,1 @@
+//! `/livez`, `/readyz` and `/metrics` of a daemon.

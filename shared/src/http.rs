@@ -1,0 +1,1 @@
+//! The only builder of HTTP clients.

@@ -1,0 +1,1 @@
+//! Publishes what is committed and not yet published.

@@ -1,0 +1,1 @@
+//! Rescue and lost messages.

@@ -1,0 +1,1 @@
+//! A house for tests.
