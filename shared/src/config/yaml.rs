@@ -75,18 +75,21 @@ pub(super) fn parse(text: &str, flaws: &mut Vec<Flaw>) -> Option<Node> {
     for event in Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) {
         let step = match event {
             Ok((event, span)) => builder.take(event, span.start.line()),
-            Err(error) => Err(Flaw {
-                line: error.marker().line(),
-                path: String::new(),
-                what: format!("not valid YAML: {}", error.info()),
-            }),
+            Err(error) => {
+                let line = error.marker().line();
+                let written = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+                Err(flaw(
+                    line,
+                    format!("not valid YAML: {}{}", error.info(), hint(written, error.info())),
+                ))
+            }
         };
         if let Err(flaw) = step {
             builder.flaws.push(flaw);
             return None;
         }
     }
-    Some(builder.root.unwrap_or_else(Node::empty))
+    Some(builder.root.filter(|root| !root.is_null()).unwrap_or_else(Node::empty))
 }
 
 /// A collection that is not yet closed.
@@ -224,7 +227,7 @@ impl Builder<'_> {
                 Kind::List(_) | Kind::Map(_) => {
                     return Err(flaw(
                         node.line,
-                        "a key must be a plain word, not a list or mapping",
+                        "a key must be a plain word; put a template that begins with {{ in quotes",
                     ));
                 }
             },
@@ -267,6 +270,27 @@ impl Builder<'_> {
             }
         }
     }
+}
+
+/// What the usual slips look like to a YAML parser, and their cure.
+fn hint(written: &str, info: &str) -> &'static str {
+    let value = written.split_once(": ").map_or(written, |(_, value)| value).trim_start();
+    if value.starts_with(['*', '@', '%', '`', '&']) {
+        return "; put the value in quotes";
+    }
+    if value.starts_with("{{") {
+        return "; put the template in quotes";
+    }
+    if value.starts_with(['{', '[']) && value.contains("${") {
+        return "; inside { } and [ ], put \"${NAME}\" in quotes";
+    }
+    if info.contains("tab") {
+        return "; indent with spaces";
+    }
+    if written.trim_start().split_once(": ").is_some() {
+        return "; look at the indentation and at quotes that are not closed";
+    }
+    ""
 }
 
 fn flaw(line: usize, what: impl Into<String>) -> Flaw {
