@@ -7,10 +7,11 @@
 # There is no `# syntax=` line: it would ask a registry before every build.
 
 ARG RUST_VERSION=1.95
-ARG DEBIAN=trixie
+# Where Docker Hub is out of reach: any Debian 13.
+ARG BASE_IMAGE=debian:trixie-slim
 
 # --- builder: the three programs, with the crates and the object files kept between builds
-FROM rust:${RUST_VERSION}-slim-${DEBIAN} AS builder
+FROM rust:${RUST_VERSION}-slim-trixie AS builder
 WORKDIR /src
 COPY . .
 ARG GIT_SHA=unknown
@@ -28,7 +29,7 @@ FROM scratch AS bin
 COPY target/release/producer target/release/worker target/release/loadtest /
 
 # --- base: what the programs need around them
-FROM debian:${DEBIAN}-slim AS base
+FROM ${BASE_IMAGE} AS base
 # TLS roots for the model's endpoint, webhooks and http_call. Time zones are inside the programs.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates \
