@@ -187,12 +187,17 @@ impl Publisher {
             .await
     }
 
-    fn request(&self, to: Destination, message: &Message) -> Result<Content, Error> {
-        let exchange = match to {
+    /// The exchange of a destination.
+    pub fn exchange(&self, to: Destination) -> String {
+        match to {
             Destination::Tasks => self.topology.tasks(),
             Destination::Retry(rung) => self.topology.retry(rung),
             Destination::Dead => self.topology.dead(),
-        };
+        }
+    }
+
+    fn request(&self, to: Destination, message: &Message) -> Result<Content, Error> {
+        let exchange = self.exchange(to);
         let body = serde_json::to_vec(&message.body())
             .expect("a body of strings and UUIDs is always JSON");
         Ok(Content {
