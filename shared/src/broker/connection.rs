@@ -187,7 +187,8 @@ impl Link {
         let mut look = interval(LOOK_EVERY);
         loop {
             tokio::select! {
-                Some(event) = events.next() => if let Event::Error(error) = event {
+                // An error may also be one of a single channel.
+                Some(Event::Error(error)) = events.next() => if !self.is_open() {
                     return Error::of_channel(&error, &self.address);
                 },
                 _ = look.tick() => if !self.is_open() {

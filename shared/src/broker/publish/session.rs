@@ -340,7 +340,10 @@ impl<'a> Session<'a> {
                 self.supervisor.state.send_replace(State::Ready);
                 None
             }
-            Event::Error(error) => Some(Error::of_channel(&error, self.link.address())),
+            // It may also be one of a single channel.
+            Event::Error(error) if !self.link.is_open() => {
+                Some(Error::of_channel(&error, self.link.address()))
+            }
             _ => None,
         }
     }
