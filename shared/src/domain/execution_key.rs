@@ -1,0 +1,131 @@
+//! The execution key: business identity of a piece of work, unique within a name.
+//!
+//! It never hashes or rewrites what the user wrote: an operator must recognise it in the UI.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Longest key, in bytes; fits an index entry and a table column of the UI.
+pub const MAX_KEY_BYTES: usize = 255;
+
+/// A checked key: 1 to 255 bytes, printable, no surrounding white space.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ExecutionKey(String);
+
+/// Why a text is no execution key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// Nothing, or only white space.
+    #[error("an execution key must not be empty")]
+    Empty,
+    /// Too long for the index.
+    #[error("an execution key has at most {MAX_KEY_BYTES} bytes, this one has {0}")]
+    TooLong(usize),
+    /// A control character, such as NUL or a line break.
+    #[error("an execution key must be printable; it has {0:?} at byte {1}")]
+    Unprintable(char, usize),
+    /// White space at an end is a copy-paste accident that would make a second key.
+    #[error("an execution key must not begin or end with white space")]
+    Padded,
+}
+
+impl ExecutionKey {
+    /// Checks and takes a text.
+    pub fn new(text: impl Into<String>) -> Result<Self, KeyError> {
+        let text = text.into();
+        if text.trim().is_empty() {
+            return Err(KeyError::Empty);
+        }
+        if text.len() > MAX_KEY_BYTES {
+            return Err(KeyError::TooLong(text.len()));
+        }
+        if let Some((at, c)) = text.char_indices().find(|(_, c)| c.is_control()) {
+            return Err(KeyError::Unprintable(c, at));
+        }
+        if text.trim() != text {
+            return Err(KeyError::Padded);
+        }
+        Ok(Self(text))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ExecutionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for ExecutionKey {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<String> for ExecutionKey {
+    type Error = KeyError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::new(text)
+    }
+}
+
+impl From<ExecutionKey> for String {
+    fn from(key: ExecutionKey) -> Self {
+        key.0
+    }
+}
+
+/// SHA-256 of a payload with object keys sorted, so that key order makes no other payload.
+pub fn payload_hash(payload: &serde_json::Value) -> Vec<u8> {
+    let mut hasher = Sha256::new();
+    // serde_json's map is a BTreeMap here (feature `preserve_order` stays off): keys come sorted.
+    hasher.update(payload.to_string().as_bytes());
+    hasher.finalize().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<&str>) {
+        let error = ExecutionKey::new(text).err().map(|e| e.to_string());
+        match expected {
+            None => assert_eq!(error, None),
+            Some(part) => {
+                assert!(error.as_deref().unwrap_or("accepted").contains(part), "{error:?}")
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_printable_and_short() {
+        check("order_sync_2026-11-30", None);
+        check("订单同步 2026", None);
+        check("", Some("empty"));
+        check("  ", Some("empty"));
+        check(" a", Some("white space"));
+        check("a\0b", Some("printable"));
+        check(&"x".repeat(255), None);
+        check(&"x".repeat(256), Some("256"));
+    }
+
+    #[test]
+    fn the_order_of_keys_makes_no_other_payload() {
+        let one = serde_json::json!({"a": 1, "b": {"c": 2, "d": 3}});
+        let two: serde_json::Value =
+            serde_json::from_str(r#"{"b":{"d":3,"c":2},"a":1}"#).expect("valid");
+        assert_eq!(payload_hash(&one), payload_hash(&two));
+    }
+}

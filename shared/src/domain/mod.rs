@@ -1,0 +1,16 @@
+//! The words of the house and their rules: pure values and functions.
+//!
+//! Nothing here reads a clock, a file, a socket or an environment variable; that is why every rule
+//! can be tested by a table.
+
+pub mod attempt;
+pub mod clock;
+pub mod cron;
+pub mod delay;
+pub mod execution_key;
+pub mod message;
+pub mod outcome;
+pub mod retry;
+pub mod schedule;
+pub mod task;
+pub mod template;

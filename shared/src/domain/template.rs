@@ -1,0 +1,1 @@
+//! Templates of execution keys and payloads.
