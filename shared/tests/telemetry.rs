@@ -138,7 +138,7 @@ async fn chatter() {
     let mut pace = tokio::time::interval(Duration::from_millis(50));
     for n in 0..40 {
         pace.tick().await;
-        let span = spans::tick("chatter", Utc::now(), "UTC");
+        let span = spans::tick("chatter", DateTime::<Utc>::UNIX_EPOCH, "UTC");
         span.run(|| tracing::trace!(n, "word"));
     }
 }
@@ -189,7 +189,7 @@ fn claimed(task_id: TaskId, run: u32) -> Attempt {
         name: "nightly".to_owned(),
         execution_key: "nightly@1".to_owned(),
         payload: serde_json::Value::Null,
-        timeout: Duration::from_secs(300),
+        timeout: Duration::from_mins(5),
         retry: RetryPolicy::default(),
         semantics: Semantics::AtLeastOnce,
         schedule: Some("nightly".to_owned()),
@@ -303,9 +303,9 @@ async fn nothing_is_sent_unless_it_is_asked_for() {
         let mut variables = switch;
         variables.push(("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint));
         child("multi life", &variables).await;
-        let received = receiver.received();
-        assert!(received.spans.is_empty() && received.logs.is_empty(), "{received:#?}");
-        assert!(received.metrics.is_empty(), "{received:#?}");
+        let seen = receiver.received();
+        assert!(seen.spans.is_empty() && seen.logs.is_empty(), "{seen:#?}");
+        assert!(seen.metrics.is_empty(), "{seen:#?}");
     }
 
     // The standard's default endpoint is localhost; somebody may listen there.
@@ -327,10 +327,10 @@ async fn one_signal_can_be_turned_off_alone() {
         [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()), ("OTEL_LOGS_EXPORTER", "none")];
     child("multi life", &variables).await;
 
-    let received = receiver.received();
+    let seen = receiver.received();
 
-    assert!(received.span("tick nightly").is_some() && !received.metrics.is_empty());
-    assert!(received.logs.is_empty());
+    assert!(seen.span("tick nightly").is_some() && !seen.metrics.is_empty());
+    assert!(seen.logs.is_empty());
 }
 
 /// A collector that refuses, one that accepts and never answers, one that wants TLS: the process
@@ -392,13 +392,13 @@ async fn the_most_talkative_level_feeds_no_loop() {
         )
         .await;
 
-        let received = receiver.received();
+        let seen = receiver.received();
 
         let strangers: Vec<_> =
-            received.logs.iter().filter(|log| log.target != "telemetry").take(5).collect();
+            seen.logs.iter().filter(|log| log.target != "telemetry").take(5).collect();
         assert!(strangers.is_empty(), "{protocol}: {strangers:#?}");
-        assert_eq!(received.logs.len(), 40, "{protocol}");
-        assert_eq!(received.spans.len(), 40, "{protocol}");
+        assert_eq!(seen.logs.len(), 40, "{protocol}");
+        assert_eq!(seen.spans.len(), 40, "{protocol}");
     }
 }
 
