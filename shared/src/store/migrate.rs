@@ -87,3 +87,11 @@ impl Store {
         Err(Error::Schema { found, wanted: SCHEMA_VERSION, advice })
     }
 }
+
+/// The texts of all migrations, oldest first; a test's template is named by them.
+#[cfg(feature = "testing")]
+pub fn migration_texts() -> Vec<String> {
+    let mut all = migrations::runner().get_migrations().clone();
+    all.sort();
+    all.iter().filter_map(|m| m.sql().map(str::to_owned)).collect()
+}

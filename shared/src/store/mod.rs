@@ -36,6 +36,8 @@ pub use enqueue::EnqueueError;
 pub use error::Error;
 pub use leadership::{Leadership, Term};
 pub use llm::{CallEnd, CallStart, NewCall, StoredCall};
+#[cfg(feature = "testing")]
+pub use migrate::migration_texts;
 pub use migrate::{MigrationReport, SCHEMA_VERSION, migrate};
 pub use record::{Completion, Recorded};
 pub use relay::Unpublished;
