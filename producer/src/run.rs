@@ -72,8 +72,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let until = shutdown.clone();
     shutdown.spawn(async move { alerts.run(&until).await });
     let schedules = config.schedules;
-    let candidate =
-        Candidate { store, relay, schedules, incarnation, label, interval, ttl, leads };
+    let candidate = Candidate { store, relay, schedules, incarnation, label, interval, ttl, leads };
     let until = shutdown.clone();
     shutdown.spawn(async move { candidate.run(&until).await });
 
@@ -158,7 +157,8 @@ fn spawn_readiness(store: Store, publisher: Publisher, health: Health, shutdown:
         drop(publisher);
         loop {
             let database = store.ping().await;
-            let detail = database.as_ref().err().map_or_else(|| "answers".to_owned(), ToString::to_string);
+            let detail =
+                database.as_ref().err().map_or_else(|| "answers".to_owned(), ToString::to_string);
             health.set("postgres", database.is_ok(), detail);
             let publishing = state.borrow().clone();
             health.set("rabbitmq", publishing.is_ready(), format!("{publishing:?}"));

@@ -84,7 +84,8 @@ async fn sixteen_enqueuers_of_one_key_make_one_task() {
         house.store.enqueue(task)
     });
 
-    let answers: Vec<_> = join_all(racers).await.into_iter().map(|a| a.expect("answered")).collect();
+    let answers: Vec<_> =
+        join_all(racers).await.into_iter().map(|a| a.expect("answered")).collect();
 
     assert_eq!(answers.iter().filter(|a| !a.deduplicated).count(), 1);
     assert!(answers.iter().all(|a| a.task_id == answers[0].task_id));
@@ -246,7 +247,8 @@ async fn completion_and_rescue_race_without_a_contradiction() {
         );
         house.database.client().await.batch_execute(&fence).await.expect("expired");
 
-        let (recorded, swept) = tokio::join!(house.record(&attempt, completed()), house.store.rescue());
+        let (recorded, swept) =
+            tokio::join!(house.record(&attempt, completed()), house.store.rescue());
 
         let swept = swept.expect("swept").iter().any(|given| given.task == task);
         match (recorded.settlement.is_fenced(), swept, house.state(task).await) {
@@ -279,7 +281,8 @@ async fn three_crashes_make_a_dead_letter_and_one_alert() {
 #[tokio::test]
 async fn an_overdue_attempt_is_given_back_though_its_worker_lives() {
     let house = House::open().await;
-    let (task, by) = (house.given(|t| t.timeout = Duration::from_secs(1)).await, house.worker().await);
+    let (task, by) =
+        (house.given(|t| t.timeout = Duration::from_secs(1)).await, house.worker().await);
     let _attempt = house.claimed(task, by).await;
     house.database.move_clock(12).await;
 
@@ -333,7 +336,8 @@ async fn a_death_can_be_replayed_once() {
     let letter = message.dead_letter.expect("a number");
 
     let racers = (0..6).map(|_| house.store.replay(letter, "me"));
-    let answers: Vec<_> = join_all(racers).await.into_iter().map(|a| a.expect("answered")).collect();
+    let answers: Vec<_> =
+        join_all(racers).await.into_iter().map(|a| a.expect("answered")).collect();
 
     assert_eq!(answers.iter().filter(|a| matches!(a, Replayed::Queued(_))).count(), 1);
     assert_eq!(answers.iter().filter(|a| matches!(a, Replayed::NotOpen)).count(), 5);
@@ -359,8 +363,10 @@ async fn an_at_most_once_task_whose_worker_vanished_is_dead_with_an_unknown_outc
 async fn a_cancel_wins_over_a_failure_and_a_completion_wins_over_a_cancel() {
     let house = House::open().await;
     let by = house.worker().await;
-    let (failing, completing) =
-        (house.claimed(house.given(|_| ()).await, by).await, house.claimed(house.given(|_| ()).await, by).await);
+    let (failing, completing) = (
+        house.claimed(house.given(|_| ()).await, by).await,
+        house.claimed(house.given(|_| ()).await, by).await,
+    );
     let waiting = house.given(|_| ()).await;
     for task in [failing.task_id, completing.task_id, waiting] {
         house.store.cancel(task).await.expect("asked");
