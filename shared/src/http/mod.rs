@@ -64,6 +64,7 @@ pub(crate) fn local_client() -> Result<Client, Error> {
 }
 
 /// What every client has in common.
+#[expect(clippy::disallowed_methods, reason = "the one place that builds clients")]
 fn builder() -> reqwest::ClientBuilder {
     install_crypto();
     Client::builder()
