@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
 use shared::domain::schedule::{PlannedTick, Schedule};
 use shared::domain::task::TaskId;
@@ -22,6 +22,9 @@ use tracing::{debug, error};
 /// Most ticks in one statement.
 pub const MAX_TICKS: usize = 500;
 
+/// How far back the previous instant of a tick is looked for: a leap day's line has one.
+const LOOK_BACK: TimeDelta = TimeDelta::days(9 * 366);
+
 /// The schedules of a term, with what is next.
 pub struct Ticker {
     store: Store,
@@ -33,7 +36,6 @@ pub struct Ticker {
 struct Known {
     schedule: Schedule,
     mark: DateTime<Utc>,
-    previous: Option<DateTime<Utc>>,
 }
 
 /// What a round came to.
@@ -47,18 +49,14 @@ pub enum Round {
 
 impl Ticker {
     /// Applies the file's schedules and begins from their durable marks.
-    pub async fn begin(
-        store: Store,
-        relay: Relay,
-        schedules: &[Schedule],
-    ) -> Result<Self, Error> {
+    pub async fn begin(store: Store, relay: Relay, schedules: &[Schedule]) -> Result<Self, Error> {
         let applied = store.apply_schedules(schedules).await?;
         let marks: HashMap<String, DateTime<Utc>> =
             applied.into_iter().map(|a| (a.name, a.mark)).collect();
         let mut ticker = Self { store, relay, schedules: HashMap::new(), next: BinaryHeap::new() };
         for schedule in schedules.iter().filter(|s| !s.paused) {
             let Some(&mark) = marks.get(&schedule.name) else { continue };
-            let known = Known { schedule: schedule.clone(), mark, previous: None };
+            let known = Known { schedule: schedule.clone(), mark };
             ticker.schedules.insert(schedule.name.clone(), known);
             ticker.plan_next(&schedule.name);
         }
@@ -114,21 +112,18 @@ impl Ticker {
     }
 
     /// The ticks of a schedule that are due, oldest first: the span of what is too old, then each.
-    fn inputs(&mut self, name: &str, now: DateTime<Utc>) -> Vec<(TickInput, Span)> {
-        let Some(known) = self.schedules.get_mut(name) else { return Vec::new() };
+    fn inputs(&self, name: &str, now: DateTime<Utc>) -> Vec<(TickInput, Span)> {
+        let Some(known) = self.schedules.get(name) else { return Vec::new() };
         let plan = known.schedule.plan(known.mark, now);
         let mut ticks = Vec::with_capacity(plan.ticks.len() + 1);
         if let Some(older) = &plan.older {
             let tick = PlannedTick { at: older.last, run: false };
-            let (mut input, span) = input(&known.schedule, &tick, known.previous);
+            let (mut input, span) = input(&known.schedule, &tick);
             input.first_at = Some(older.first);
             input.count = older.count;
             ticks.push((input, span));
         }
-        for tick in &plan.ticks {
-            ticks.push(input(&known.schedule, tick, known.previous));
-            known.previous = Some(tick.at);
-        }
+        ticks.extend(plan.ticks.iter().map(|tick| input(&known.schedule, tick)));
         ticks
     }
 
@@ -174,17 +169,13 @@ fn chunks(mut wave: Vec<(TickInput, Span)>) -> Vec<Vec<(TickInput, Span)>> {
 }
 
 /// A planned instant with the task that it would make.
-fn input(
-    schedule: &Schedule,
-    tick: &PlannedTick,
-    previous: Option<DateTime<Utc>>,
-) -> (TickInput, Span) {
+fn input(schedule: &Schedule, tick: &PlannedTick) -> (TickInput, Span) {
     let span = spans::tick(&schedule.name, tick.at, schedule.timezone.name());
     let context = TickContext {
         schedule: &schedule.name,
         at: tick.at,
         timezone: schedule.timezone,
-        previous,
+        previous: schedule.previous(tick.at, tick.at - LOOK_BACK),
     };
     // Both were rendered with samples when the file was loaded. Should one fail all the same, the
     // tick is recorded and the task shows what is wrong, rather than the producer stopping.

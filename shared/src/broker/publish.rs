@@ -158,7 +158,7 @@ impl Publisher {
             body: body.to_vec(),
             properties: headers::of_raw(properties, &self.app_id)?,
         };
-        self.confirmed(content).await
+        self.confirmed(Box::new(content)).await
     }
 
     /// Puts a body that is no task message among the dead letters, with the reason.
@@ -199,19 +199,19 @@ impl Publisher {
         }
     }
 
-    fn request(&self, to: Destination, message: &Message) -> Result<Content, Error> {
+    fn request(&self, to: Destination, message: &Message) -> Result<Box<Content>, Error> {
         let exchange = self.exchange(to);
         let body = serde_json::to_vec(&message.body())
             .expect("a body of strings and UUIDs is always JSON");
-        Ok(Content {
+        Ok(Box::new(Content {
             exchange: short("the exchange's name", &exchange)?,
             routing_key: short("the routing key", &message.routing_key())?,
             body,
             properties: headers::of_message(message, &self.app_id)?,
-        })
+        }))
     }
 
-    async fn confirmed(&self, content: Content) -> Result<(), Error> {
+    async fn confirmed(&self, content: Box<Content>) -> Result<(), Error> {
         let (reply, answer) = oneshot::channel();
         self.ask(Request::Publish { content, reply }, answer, "the confirm of a message").await
     }
@@ -268,7 +268,7 @@ impl Publisher {
 /// What a handle asks of the loop.
 #[derive(Debug)]
 enum Request {
-    Publish { content: Content, reply: oneshot::Sender<Result<(), Error>> },
+    Publish { content: Box<Content>, reply: oneshot::Sender<Result<(), Error>> },
     Depth { queue: String, reply: oneshot::Sender<Result<Option<u32>, Error>> },
 }
 
