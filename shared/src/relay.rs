@@ -94,7 +94,10 @@ impl Relay {
         let batch: Vec<(Destination, Message)> = tasks
             .into_iter()
             .map(|task| {
-                (rung_for(task.remaining).map_or(Destination::Tasks, Destination::Retry), task.message)
+                (
+                    rung_for(task.remaining).map_or(Destination::Tasks, Destination::Retry),
+                    task.message,
+                )
             })
             .collect();
         let confirmed = self.publish_traced(&batch).await;
@@ -112,8 +115,7 @@ impl Relay {
         let batch: Vec<(Destination, Message)> =
             letters.into_iter().map(|message| (Destination::Dead, message)).collect();
         let confirmed = self.publish_traced(&batch).await;
-        let marks: Vec<i64> =
-            confirmed.iter().filter_map(|&n| batch[n].1.dead_letter).collect();
+        let marks: Vec<i64> = confirmed.iter().filter_map(|&n| batch[n].1.dead_letter).collect();
         if !marks.is_empty() {
             self.store.mark_letters(&marks).await?;
         }
@@ -128,7 +130,11 @@ impl Relay {
         let spans: Vec<spans::Span> = batch
             .iter()
             .map(|(to, message)| {
-                spans::publish(&self.publisher.exchange(*to), message, message.traceparent.as_deref())
+                spans::publish(
+                    &self.publisher.exchange(*to),
+                    message,
+                    message.traceparent.as_deref(),
+                )
             })
             .collect();
         let answers = self.publisher.publish_many(batch).await;
