@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use shared::config::{Loader, keys};
+use shared::domain::template;
 
 /// The documentation, as a reader has it.
 const MANUAL: &str = include_str!("../../../docs/configuration.md");
@@ -87,22 +88,18 @@ fn the_examples_load() {
 
 #[test]
 fn the_example_report_renders_with_and_without_values() {
-    let mut environment = minijinja::Environment::new();
-    environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
-    let template = include_str!("../../../examples/reports/fleet.md.j2");
-    let render = |values: serde_json::Value| {
-        environment
-            .render_str(template, minijinja::value::Serde(values))
-            .unwrap_or_else(|error| panic!("{error:#}"))
+    let text = include_str!("../../../examples/reports/fleet.md.j2");
+    let render = |values: &serde_json::Value| {
+        template::render(text, values).unwrap_or_else(|error| panic!("{error}"))
     };
 
-    let empty = render(serde_json::json!({
+    let empty = render(&serde_json::json!({
         "date": "2026-08-14", "workers": [], "tasks": [], "ticks": [], "attempts": [], "queues": [],
         "overview": {"rabbitmq_version": "4.0.5", "queue_totals": {}},
     }));
     assert!(empty.contains("\n| every queue is empty | 0 | 0 |\n"), "{empty}");
 
-    let full = render(serde_json::json!({
+    let full = render(&serde_json::json!({
         "date": "2026-08-14",
         "summary": "All is well.",
         "workers": [{"label": "worker@a#1", "role": "worker", "lease_seconds": 14}],

@@ -193,6 +193,18 @@ fn each_wrong_value_of_a_schedule_is_a_problem() {
             "  retry_backoff_max: 5",
             "belfry.yaml:5: tasks[0].retry_backoff_max: retry_backoff_base (60s) is longer",
         ),
+        (
+            "  execution_key_template: '{{ scheduled_dat }}'",
+            "belfry.yaml:5: tasks[0].execution_key_template: template: unknown variable \"scheduled_dat\"; did you mean scheduled_date?",
+        ),
+        (
+            "  execution_key_template: '{{ x'",
+            "belfry.yaml:5: tasks[0].execution_key_template: template",
+        ),
+        (
+            "  payload: {a: [ok, '{{ nope }}']}",
+            "belfry.yaml:5: tasks[0].payload.a[1]: template: unknown variable \"nope\"",
+        ),
         ("  semantics: exactly_once", "belfry.yaml:5: tasks[0].semantics: unknown value"),
     ] {
         check(&task(text), &[expected]);
