@@ -104,6 +104,19 @@ pub enum TickOutcome {
     Missed,
 }
 
+impl TickOutcome {
+    /// The name in the database and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Enqueued => "enqueued",
+            Self::Deduplicated => "deduplicated",
+            Self::SkippedOverlap => "skipped_overlap",
+            Self::Paused => "paused",
+            Self::Missed => "missed",
+        }
+    }
+}
+
 /// A planned instant, ready for the tick statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedTick {

@@ -12,9 +12,11 @@ use opentelemetry::Context;
 use opentelemetry::trace::TraceContextExt;
 use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
 use opentelemetry_sdk::logs::SdkLoggerProvider;
+use tracing::field::Field;
 use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{DynFilterFn, EnvFilter, FilterExt, LevelFilter, filter_fn};
-use tracing_subscriber::fmt::format::{self, DefaultFields, JsonFields, Writer};
+use tracing_subscriber::fmt::format::{self, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context as ScopeContext, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
@@ -28,6 +30,13 @@ const EXPORT_ERROR_EVERY_SECS: u64 = 60;
 /// Targets that take part in exporting: their lines over OTLP would cause further lines.
 const EXPORT_TARGETS: [&str; 7] =
     ["opentelemetry", "hyper", "tonic", "h2", "reqwest", "tower", "rustls"];
+
+/// Talkative targets and how much of them is shown unless `RUST_LOG` names them: an unroutable
+/// message is reported by its publisher, lapin would print the whole of it again.
+const QUIET: [(&str, &str); 2] = [
+    ("lapin::returned_messages", "lapin::returned_messages=off"),
+    ("opentelemetry", "opentelemetry=warn"),
+];
 
 /// Fields that every line inside a scope carries, kept in the OpenTelemetry context.
 #[derive(Clone, Debug, Default)]
@@ -60,14 +69,38 @@ fn lines(settings: &Settings) -> Box<dyn Layer<Registry> + Send + Sync> {
     }
     let ansi = stderr().is_terminal() && !settings.no_color;
     tracing_subscriber::fmt::layer()
-        .fmt_fields(DefaultFields::new())
+        .fmt_fields(text_fields())
         .with_ansi(ansi)
         .event_format(Traced { inner: format::format().with_ansi(ansi), json: false })
         .with_writer(stderr)
         .boxed()
 }
 
-/// `RUST_LOG`, default info, without the client library's dump of returned messages.
+/// Fields as `name=value` with control characters made visible: the library escapes them in the
+/// message only, and a value may come from a payload.
+fn text_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
+    format::debug_fn(|writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| {
+        let name = field.name().trim_start_matches("r#");
+        // What the log facade knows of its caller is in the line's head already.
+        if name.starts_with("log.") {
+            return Ok(());
+        }
+        if name != "message" {
+            write!(writer, "{name}=")?;
+        }
+        for c in format!("{value:?}").chars() {
+            match c {
+                '\n' | '\t' => writer.write_char(c)?,
+                c if c.is_control() => write!(writer, "{}", c.escape_unicode())?,
+                c => writer.write_char(c)?,
+            }
+        }
+        Ok(())
+    })
+    .delimited(" ")
+}
+
+/// `RUST_LOG`, default info, with the talkative targets turned down.
 fn filter(settings: &mut Settings) -> EnvFilter {
     let builder = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
     let wanted = settings.filter.clone().unwrap_or_default();
@@ -75,14 +108,13 @@ fn filter(settings: &mut Settings) -> EnvFilter {
         settings.warnings.push(format!("RUST_LOG={wanted} is ignored: {error}"));
         EnvFilter::new("info")
     });
-    if wanted.contains("returned_messages") {
-        return filter;
-    }
-    // An unroutable message is reported by the publisher; lapin would print the whole of it again.
-    match "lapin::returned_messages=off".parse() {
-        Ok(directive) => filter.add_directive(directive),
-        Err(_) => filter,
-    }
+    QUIET.iter().filter(|(target, _)| !wanted.contains(target)).fold(
+        filter,
+        |filter, (_, quiet)| match quiet.parse() {
+            Ok(directive) => filter.add_directive(directive),
+            Err(_) => filter,
+        },
+    )
 }
 
 /// True for the libraries under the exporters.
@@ -203,6 +235,7 @@ mod tests {
                 .boxed()
         } else {
             tracing_subscriber::fmt::layer()
+                .fmt_fields(text_fields())
                 .event_format(Traced { inner: format::format().with_ansi(false), json })
                 .with_writer(page.clone())
                 .boxed()

@@ -89,8 +89,8 @@ impl Draft {
     }
 
     /// A field of every log line inside the span's scope.
-    pub(super) fn logged(mut self, name: &'static str, value: impl ToString) -> Self {
-        self.fields.push((name, value.to_string()));
+    pub(super) fn logged(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.fields.push((name, value.into()));
         self
     }
 
@@ -170,6 +170,6 @@ impl Drop for Span {
 }
 
 /// The running scope's span as a `traceparent`, for a header or a row.
-pub(crate) fn current_traceparent() -> Option<String> {
+pub fn current_traceparent() -> Option<String> {
     Context::map_current(|scope| context::format(scope.span().span_context()))
 }

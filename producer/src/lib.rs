@@ -1,0 +1,6 @@
+//! The producer.
+
+pub mod alerts;
+pub mod leader;
+pub mod run;
+pub mod ticker;
