@@ -1,1 +1,25 @@
-//! The only room that speaks AMQP.
+//! The only room that speaks AMQP: topology, publishing with confirms, consuming with care.
+//!
+//! `RabbitMQ` is the wake-up call: whatever is lost, doubled or late here is put right from
+//! Postgres. So nothing in this room retries a message; it says surely whether the broker has it.
+//! It never hands out a type of lapin, and it never speaks SQL.
+//!
+//! A process has two connections, because a broker in need blocks a publishing connection as a
+//! whole, acks included: [`Publisher`] owns one, [`Consumers`] the other. Each is kept by a loop
+//! that reconnects for ever, checks the topology and declares what is missing.
+
+mod connection;
+mod consume;
+mod declare;
+mod error;
+mod headers;
+mod publish;
+mod topology;
+
+pub use connection::{CONNECT_TIMEOUT, HEARTBEAT_SECONDS, Settings};
+pub use consume::{Consumer, Consumers, Delivery, SETTLE_TIMEOUT, Settled, Subscription};
+pub use declare::{DECLARE_TIMEOUT, Diff, Found, Operator};
+pub use error::{Address, Error};
+pub use headers::{Header, MAX_ERROR_CHARS, Properties};
+pub use publish::{CONFIRM_TIMEOUT, CONNECT_PATIENCE, Destination, Publisher, State, WINDOW};
+pub use topology::{Argument, DELIVERY_LIMIT, Exchange, ExchangeKind, Queue, Topology};

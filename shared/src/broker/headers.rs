@@ -1,0 +1,231 @@
+//! A message's properties and headers, written so that a person can read them in the UI.
+//!
+//! The table is always a fresh one and flat. No `x-*` header of a delivery is ever copied:
+//! RabbitMQ 3.10 takes a republished `x-death` for a cycle and drops the message silently.
+
+use chrono::{DateTime, Utc};
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
+
+use super::declare::short;
+use super::error::Error;
+use crate::domain::clock;
+use crate::domain::message::Message;
+
+/// Longest error message in a header, in characters; the whole one is in Postgres.
+pub const MAX_ERROR_CHARS: usize = 500;
+
+/// Longest text of any header, in bytes: all of them must fit one frame of 128 KiB.
+pub const MAX_HEADER_BYTES: usize = 4096;
+
+const PERSISTENT: u8 = 2;
+
+/// A header's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Header {
+    /// A text.
+    Text(String),
+    /// A whole number.
+    Number(i64),
+}
+
+/// Properties of a message that is no task message: an unreadable body, a request to the inbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    /// `content_type`; `application/json` when absent.
+    pub content_type: Option<String>,
+    /// `message_id`.
+    pub message_id: Option<String>,
+    /// `type`.
+    pub message_type: Option<String>,
+    /// Headers.
+    pub headers: Vec<(String, Header)>,
+}
+
+/// Properties of a task's message.
+pub(super) fn of_message(message: &Message, app_id: &str) -> Result<BasicProperties, Error> {
+    let mut headers = Table::default();
+    headers.number("run", message.run.into());
+    headers.number("failures", message.failures.into());
+    headers.number("max-retry", message.max_retry.into());
+    headers.text("previous-attempt", message.previous_attempt.as_deref());
+    headers.text("schedule", message.schedule.as_deref());
+    headers.text("scheduled-for", message.scheduled_for.map(rfc3339).as_deref());
+    let failure = message.failure.as_ref();
+    headers.text("error-class", failure.map(|failure| failure.class.as_str()));
+    headers.text("error-message", failure.map(|failure| one_line(&failure.message)).as_deref());
+    headers.text("worker", message.worker.as_deref());
+    headers.text("traceparent", message.traceparent.as_deref());
+    if let Some(letter) = message.dead_letter {
+        headers.number("dead-letter", letter);
+    }
+    Ok(basic("application/json".into(), short("the app id", app_id)?, headers.0)
+        .with_message_id(message.task_id.to_string().into())
+        .with_type(short("the task type", &message.task_type)?))
+}
+
+/// Properties of any other message.
+pub(super) fn of_raw(properties: &Properties, app_id: &str) -> Result<BasicProperties, Error> {
+    let mut headers = FieldTable::default();
+    for (name, value) in &properties.headers {
+        headers.insert(short("a header's name", name)?, value_of(value));
+    }
+    let content_type = properties.content_type.as_deref().unwrap_or("application/json");
+    let mut basic =
+        basic(short("the content type", content_type)?, short("the app id", app_id)?, headers);
+    if let Some(id) = &properties.message_id {
+        basic = basic.with_message_id(short("the message id", id)?);
+    }
+    if let Some(kind) = &properties.message_type {
+        basic = basic.with_type(short("the message type", kind)?);
+    }
+    Ok(basic)
+}
+
+/// At most [`MAX_ERROR_CHARS`] characters on one line.
+pub(super) fn one_line(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match words.char_indices().nth(MAX_ERROR_CHARS) {
+        Some((_, _)) => words.chars().take(MAX_ERROR_CHARS - 1).chain(['…']).collect(),
+        None => words,
+    }
+}
+
+/// Reads a header that is a text.
+pub(super) fn text<'a>(properties: &'a BasicProperties, name: &str) -> Option<&'a str> {
+    match find(properties, name)? {
+        AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),
+        AMQPValue::ShortString(text) => Some(text.as_str()),
+        _ => None,
+    }
+}
+
+/// Reads a header that is a number, or a text that is one: the UI's form sends texts.
+pub(super) fn number(properties: &BasicProperties, name: &str) -> Option<i64> {
+    match find(properties, name)? {
+        AMQPValue::ShortShortInt(n) => Some((*n).into()),
+        AMQPValue::ShortShortUInt(n) => Some((*n).into()),
+        AMQPValue::ShortInt(n) => Some((*n).into()),
+        AMQPValue::ShortUInt(n) => Some((*n).into()),
+        AMQPValue::LongInt(n) => Some((*n).into()),
+        AMQPValue::LongUInt(n) => Some((*n).into()),
+        AMQPValue::LongLongInt(n) => Some(*n),
+        _ => text(properties, name)?.trim().parse().ok(),
+    }
+}
+
+fn find<'a>(properties: &'a BasicProperties, name: &str) -> Option<&'a AMQPValue> {
+    properties.headers().as_ref()?.inner().get(name)
+}
+
+fn basic(content_type: ShortString, app_id: ShortString, headers: FieldTable) -> BasicProperties {
+    let seconds = u64::try_from(clock::now().timestamp()).unwrap_or(0);
+    BasicProperties::default()
+        .with_content_type(content_type)
+        .with_delivery_mode(PERSISTENT)
+        .with_app_id(app_id)
+        .with_timestamp(seconds)
+        .with_headers(headers)
+}
+
+fn rfc3339(instant: DateTime<Utc>) -> String {
+    instant.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true)
+}
+
+fn value_of(header: &Header) -> AMQPValue {
+    match header {
+        Header::Text(text) => AMQPValue::LongString(cut(text)),
+        Header::Number(number) => AMQPValue::LongLongInt(*number),
+    }
+}
+
+fn cut(text: &str) -> LongString {
+    text[..text.floor_char_boundary(MAX_HEADER_BYTES)].into()
+}
+
+#[derive(Default)]
+struct Table(FieldTable);
+
+impl Table {
+    fn text(&mut self, name: &'static str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.0.insert(name.into(), AMQPValue::LongString(cut(value)));
+        }
+    }
+
+    fn number(&mut self, name: &'static str, value: i64) {
+        self.0.insert(name.into(), AMQPValue::LongLongInt(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::outcome::{ErrorClass, Failure};
+    use crate::domain::task::TaskId;
+
+    #[test]
+    fn an_error_in_a_header_is_one_short_line() {
+        assert_eq!(one_line("503\n  from\tupstream "), "503 from upstream");
+        let long = one_line(&"é".repeat(600));
+        assert_eq!(long.chars().count(), MAX_ERROR_CHARS);
+        assert!(long.ends_with('…'));
+        assert_eq!(one_line(&"é".repeat(500)).chars().count(), 500);
+    }
+
+    #[test]
+    fn a_message_has_flat_headers_and_only_those_it_knows() {
+        let message = Message {
+            task_id: TaskId::new(),
+            task_type: "http_call".into(),
+            pool: "io_pool".into(),
+            name: "daily".into(),
+            execution_key: "k".into(),
+            run: 2,
+            failures: 1,
+            max_retry: 3,
+            schedule: None,
+            scheduled_for: None,
+            traceparent: Some("00-aa-bb-01".into()),
+            previous_attempt: None,
+            failure: Some(Failure::new(ErrorClass::Timeout, "took\ntoo long")),
+            worker: None,
+            dead_letter: Some(7),
+        };
+        let properties = of_message(&message, "worker").expect("fits");
+        let headers = properties.headers().clone().expect("headers");
+        let names: Vec<&str> = headers.inner().keys().map(ShortString::as_str).collect();
+        assert_eq!(
+            names,
+            [
+                "dead-letter",
+                "error-class",
+                "error-message",
+                "failures",
+                "max-retry",
+                "run",
+                "traceparent"
+            ]
+        );
+        assert_eq!(text(&properties, "error-message"), Some("took too long"));
+        assert_eq!(number(&properties, "dead-letter"), Some(7));
+        assert_eq!(number(&properties, "run"), Some(2));
+        assert_eq!(text(&properties, "run"), None);
+    }
+
+    #[test]
+    fn a_number_typed_into_the_ui_is_read_too() {
+        let raw = Properties {
+            headers: vec![("dead-letter".into(), Header::Text(" 12 ".into()))],
+            ..Properties::default()
+        };
+        assert_eq!(number(&of_raw(&raw, "ui").expect("fits"), "dead-letter"), Some(12));
+    }
+
+    #[test]
+    fn what_amqp_cannot_carry_is_an_error_and_no_panic() {
+        let raw = Properties { message_id: Some("x".repeat(256)), ..Properties::default() };
+        let error = of_raw(&raw, "test").expect_err("too long").to_string();
+        assert!(error.contains("message id") && error.contains("256"), "{error}");
+    }
+}
