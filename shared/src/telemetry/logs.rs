@@ -12,9 +12,11 @@ use opentelemetry::Context;
 use opentelemetry::trace::TraceContextExt;
 use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
 use opentelemetry_sdk::logs::SdkLoggerProvider;
+use tracing::field::Field;
 use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{DynFilterFn, EnvFilter, FilterExt, LevelFilter, filter_fn};
-use tracing_subscriber::fmt::format::{self, DefaultFields, JsonFields, Writer};
+use tracing_subscriber::fmt::format::{self, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context as ScopeContext, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
@@ -60,11 +62,35 @@ fn lines(settings: &Settings) -> Box<dyn Layer<Registry> + Send + Sync> {
     }
     let ansi = stderr().is_terminal() && !settings.no_color;
     tracing_subscriber::fmt::layer()
-        .fmt_fields(DefaultFields::new())
+        .fmt_fields(text_fields())
         .with_ansi(ansi)
         .event_format(Traced { inner: format::format().with_ansi(ansi), json: false })
         .with_writer(stderr)
         .boxed()
+}
+
+/// Fields as `name=value` with control characters made visible: the library escapes them in the
+/// message only, and a value may come from a payload.
+fn text_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
+    format::debug_fn(|writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| {
+        let name = field.name().trim_start_matches("r#");
+        // What the log facade knows of its caller is in the line's head already.
+        if name.starts_with("log.") {
+            return Ok(());
+        }
+        if name != "message" {
+            write!(writer, "{name}=")?;
+        }
+        for c in format!("{value:?}").chars() {
+            match c {
+                '\n' | '\t' => writer.write_char(c)?,
+                c if c.is_control() => write!(writer, "{}", c.escape_unicode())?,
+                c => writer.write_char(c)?,
+            }
+        }
+        Ok(())
+    })
+    .delimited(" ")
 }
 
 /// `RUST_LOG`, default info, without the client library's dump of returned messages.
@@ -203,6 +229,7 @@ mod tests {
                 .boxed()
         } else {
             tracing_subscriber::fmt::layer()
+                .fmt_fields(text_fields())
                 .event_format(Traced { inner: format::format().with_ansi(false), json })
                 .with_writer(page.clone())
                 .boxed()

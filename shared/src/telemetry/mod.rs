@@ -70,6 +70,7 @@ pub fn init(service: &str, instance: &str) -> Result<Telemetry, Error> {
     PROVIDER.call_once(|| ());
     global::set_tracer_provider(providers.traces.clone());
     global::set_meter_provider(providers.metrics.clone());
+    metrics::start(&providers.metrics);
     for warning in &settings.warnings {
         warn!("telemetry: {warning}");
     }

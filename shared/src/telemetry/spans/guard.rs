@@ -170,6 +170,6 @@ impl Drop for Span {
 }
 
 /// The running scope's span as a `traceparent`, for a header or a row.
-pub(crate) fn current_traceparent() -> Option<String> {
+pub fn current_traceparent() -> Option<String> {
     Context::map_current(|scope| context::format(scope.span().span_context()))
 }

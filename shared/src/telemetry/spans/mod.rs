@@ -10,5 +10,5 @@ mod guard;
 mod tasks;
 
 pub use calls::{Chat, ChatAnswer, Server, admit, chat, db_query, http};
-pub use guard::{Link, Span};
+pub use guard::{Link, Span, current_traceparent};
 pub use tasks::{Delivery, attempt, process, publish, replay, tick};
