@@ -180,7 +180,10 @@ pub fn store_error(error: shared::store::Error) -> TaskError {
 
 fn claim_lost() -> TaskError {
     TaskError::Retry {
-        failure: Failure::new(ErrorClass::Interrupted, "the claim was lost; another attempt has the task"),
+        failure: Failure::new(
+            ErrorClass::Interrupted,
+            "the claim was lost; another attempt has the task",
+        ),
         after: None,
     }
 }

@@ -11,6 +11,7 @@ pub mod handler;
 pub mod handlers;
 pub mod heartbeat;
 pub mod llm;
+pub mod outage;
 pub mod processor;
 pub mod run;
 pub mod slots;

@@ -101,14 +101,19 @@ pub(super) fn http_url(text: &str) -> Result<(), String> {
 /// An HTTP URL that paths are put behind, and that is shown in messages: without credentials.
 pub(super) fn http_base_url(text: &str) -> Result<(), String> {
     http_url(text)?;
-    let authority = text.split(['?', '#']).next().unwrap_or_default();
-    if authority.contains('@') {
+    if has_credentials(text) {
         return Err("holds credentials; give the key as `api_key`".to_owned());
     }
-    if authority.len() != text.len() {
+    if text.contains(['?', '#']) {
         return Err("paths are put behind it; remove what follows ? or #".to_owned());
     }
     Ok(())
+}
+
+/// True for `https://user:password@host/`.
+pub(super) fn has_credentials(url: &str) -> bool {
+    let place = url.split_once("://").map_or(url, |(_, place)| place);
+    place.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
 }
 
 /// `name`, `name:port` or an address.

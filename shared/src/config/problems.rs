@@ -78,7 +78,6 @@ pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> S
         return format!("; did you mean `{near}`?");
     }
     match known.len() {
-        0 => String::new(),
         1..=20 => format!("; known: {}", known.join(", ")),
         _ => String::new(),
     }

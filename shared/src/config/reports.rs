@@ -157,6 +157,9 @@ fn fetch(section: &Section<'_>, context: &Context<'_>) -> Option<ReportFetch> {
         if url.unset.is_empty() && !url.text.contains("{{") {
             check::report(&place, check::http_url(&url.text));
         }
+        if check::has_credentials(&url.text) {
+            place.note("holds credentials; send them as a header from `secrets`");
+        }
         Some(url.text)
     });
     let header = |(name, place): (&str, Place<'_>)| {

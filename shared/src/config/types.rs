@@ -4,6 +4,7 @@
 //! any more.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -231,10 +232,20 @@ pub struct ReportQuery {
 }
 
 /// `reports.<name>.fetches.<name>`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ReportFetch {
     /// The URL; it passes the network guard.
     pub url: String,
     /// Headers; values may be `secret:NAME`.
     pub headers: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for ReportFetch {
+    /// Host and names of headers: a variable may have put credentials into the rest.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReportFetch")
+            .field("url", &super::Redacted(&self.url))
+            .field("headers", &self.headers.keys())
+            .finish()
+    }
 }

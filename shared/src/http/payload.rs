@@ -244,10 +244,11 @@ mod tests {
             Arc::clone(&guard),
             Arc::new(move |_| {
                 let loopback = count.fetch_add(1, Ordering::SeqCst) % 2 == 1;
-                let answers = match loopback {
+                let answers = if loopback {
                     // Nothing listens in TEST-NET, and the guard must not let us find out.
-                    true => vec![[127, 0, 0, 1].into(), [192, 0, 2, 1].into()],
-                    false => vec![[10, 0, 0, 1].into()],
+                    vec![[127, 0, 0, 1].into(), [192, 0, 2, 1].into()]
+                } else {
+                    vec![[10, 0, 0, 1].into()]
                 };
                 Box::pin(async move { Ok(answers) })
             }),

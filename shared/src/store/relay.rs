@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::batch::MAX_BATCH;
 use super::connect::Store;
+use super::enqueue::millis;
 use super::error::Error;
 use super::rows::message_of;
 use crate::domain::message::Message;
@@ -21,11 +22,20 @@ pub struct Unpublished {
 }
 
 impl Store {
-    /// Tasks without a confirmed message, at most 500; only those named, if any are.
-    pub async fn unpublished(&self, named: Option<&[TaskId]>) -> Result<Vec<Unpublished>, Error> {
+    /// Tasks without a confirmed message, at most 500; only those named, if any are, and only those
+    /// that were due `grace` ago, if it is not zero.
+    pub async fn unpublished(
+        &self,
+        named: Option<&[TaskId]>,
+        grace: Duration,
+    ) -> Result<Vec<Unpublished>, Error> {
         let ids: Option<Vec<Uuid>> = named.map(|ids| ids.iter().map(|id| id.0).collect());
-        let rows =
-            self.query(include_str!("sql/unpublished.sql"), &[&ids, &(MAX_BATCH as i64)]).await?;
+        let rows = self
+            .query(
+                include_str!("sql/unpublished.sql"),
+                &[&ids, &(MAX_BATCH as i64), &millis(grace)],
+            )
+            .await?;
         rows.iter()
             .map(|row| {
                 let due_in: i64 = row.get("due_in_ms");

@@ -9,11 +9,15 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::connect::Store;
+use super::connect::{ANSWER_TIMEOUT, Store};
 use super::enqueue::millis;
 use super::error::Error;
 use crate::domain::attempt::{ClaimToken, Incarnation};
 use crate::domain::task::{TaskId, TaskState};
+
+/// Claims younger than this are left out of a worker's audit: its list of tokens was made before
+/// the statement, and a claim takes at most [`ANSWER_TIMEOUT`].
+pub const AUDIT_AGE: Duration = ANSWER_TIMEOUT.saturating_add(Duration::from_secs(2));
 
 /// What a sweep gave back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +67,7 @@ impl Store {
         const SQL: &str = concat!(include_str!("sql/audit.sql"), include_str!("sql/give_back.sql"));
         let held: Vec<Uuid> = held.iter().map(|token| token.0).collect();
         let message = "no slot of the worker held the claim any more";
-        self.give_back(SQL, "abandoned", message, &[&by.0, &held]).await
+        self.give_back(SQL, "abandoned", message, &[&by.0, &held, &millis(AUDIT_AGE)]).await
     }
 
     /// Clears the marks of tasks whose message is gone; answers which.

@@ -89,8 +89,8 @@ impl Draft {
     }
 
     /// A field of every log line inside the span's scope.
-    pub(super) fn logged(mut self, name: &'static str, value: impl ToString) -> Self {
-        self.fields.push((name, value.to_string()));
+    pub(super) fn logged(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.fields.push((name, value.into()));
         self
     }
 
