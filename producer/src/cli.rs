@@ -9,8 +9,9 @@ use shared::store::SCHEMA_VERSION;
 use shared::telemetry::{self, Telemetry};
 
 use crate::commands::connect::Context;
-use crate::commands::error::Answer;
+use crate::commands::error::{Answer, CommandError};
 use crate::commands::{dead, migrate, publish, tasks};
+use crate::run;
 
 /// Version of the binary, of the schema it needs and of its time zone data.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
@@ -44,6 +45,8 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Ticks as the leader, or stands by; relays, sweeps and sends alerts either way
+    Run,
     Publish(publish::Publish),
     #[command(subcommand)]
     Tasks(tasks::Tasks),
@@ -55,8 +58,13 @@ enum Command {
 /// Runs the command.
 pub async fn execute(cli: Cli) -> Answer {
     let context = Context { config: cli.global.config, json: cli.global.json };
+    if matches!(cli.command, Command::Run) {
+        return daemon(&context).await;
+    }
     let telemetry = traced();
     let answer = match cli.command {
+        // Has its own telemetry, above.
+        Command::Run => Ok(()),
         Command::Publish(args) => publish::run(args, &context).await,
         Command::Tasks(command) => tasks::run(command, &context).await,
         Command::Dead(command) => dead::run(command, &context).await,
@@ -66,6 +74,16 @@ pub async fn execute(cli: Cli) -> Answer {
         telemetry.shutdown().await;
     }
     answer
+}
+
+/// The daemon logs and traces in any case.
+async fn daemon(context: &Context) -> Answer {
+    let config = context.config()?;
+    let telemetry = telemetry::init("producer", &shared::process::label("producer"))
+        .map_err(|error| CommandError::Failed(error.to_string()))?;
+    let answer = run::run(config).await;
+    telemetry.shutdown().await;
+    answer.map_err(|error| CommandError::Failed(format!("{error:#}")))
 }
 
 /// A command's spans are sent where the environment names a collector; it logs only when asked,

@@ -5,13 +5,12 @@
 
 use std::time::Duration;
 
-use shared::broker::{Destination, Publisher};
+use shared::broker::Publisher;
 use shared::config::Config;
-use shared::domain::delay;
-use shared::domain::message::Message;
 use shared::domain::task::TaskId;
+use shared::relay::Relay;
 use shared::shutdown::Shutdown;
-use shared::store::{Store, Unpublished};
+use shared::store::Store;
 
 use super::connect::{broker_settings, topology};
 use super::error::CommandError;
@@ -21,8 +20,6 @@ use super::output;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long it waits to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// Most tasks read and published together.
-const CHUNK: usize = 500;
 
 /// A publishing connection that is being made while the command does other things.
 pub struct Herald {
@@ -59,32 +56,14 @@ impl Herald {
     }
 
     async fn tell(&self, store: &Store, tasks: &[TaskId]) -> Result<(), CommandError> {
-        for chunk in tasks.chunks(CHUNK) {
-            let waiting = store.unpublished(Some(chunk)).await?;
-            if !waiting.is_empty() {
-                self.publish(store, waiting).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn publish(&self, store: &Store, waiting: Vec<Unpublished>) -> Result<(), CommandError> {
         let publisher = self
             .publisher
             .as_ref()
             .map_err(|error| CommandError::Unreachable(error.to_string()))?;
         publisher.ready(PATIENCE).await?;
-        let messages: Vec<(Destination, Message)> =
-            waiting.into_iter().map(|row| (destination(row.remaining), row.message)).collect();
-        let answers = publisher.publish_many(&messages).await;
-        let confirmed: Vec<(TaskId, u32)> = messages
-            .iter()
-            .zip(&answers)
-            .filter(|(_, answer)| answer.is_ok())
-            .map(|((_, message), _)| (message.task_id, message.run))
-            .collect();
-        store.mark_published(&confirmed).await?;
-        answers.into_iter().find_map(Result::err).map_or(Ok(()), |error| Err(error.into()))
+        let relay = Relay::new(store.clone(), publisher.clone());
+        let published = relay.publish_now(tasks).await?;
+        published.error.map_or(Ok(()), |error| Err(error.into()))
     }
 
     async fn close(self) {
@@ -94,8 +73,4 @@ impl Herald {
         let _ = tokio::time::timeout(GOODBYE, self.shutdown.drained()).await;
         self.shutdown.hard.cancel();
     }
-}
-
-fn destination(remaining: Duration) -> Destination {
-    delay::rung_for(remaining).map_or(Destination::Tasks, Destination::Retry)
 }
