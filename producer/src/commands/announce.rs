@@ -5,13 +5,12 @@
 
 use std::time::Duration;
 
-use shared::broker::{Destination, Publisher};
+use shared::broker::Publisher;
 use shared::config::Config;
-use shared::domain::delay;
-use shared::domain::message::Message;
 use shared::domain::task::TaskId;
+use shared::relay::Relay;
 use shared::shutdown::Shutdown;
-use shared::store::{Store, Unpublished};
+use shared::store::Store;
 
 use super::connect::{broker_settings, topology};
 use super::error::CommandError;
@@ -44,47 +43,27 @@ impl Herald {
     pub async fn announce(self, store: &Store, tasks: &[TaskId]) {
         let told = tokio::time::timeout(PATIENCE, self.tell(store, tasks)).await;
         let reason = match told {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
+            Ok(told) => told.err(),
             Err(_) => Some(format!("RabbitMQ did not answer within {PATIENCE:?}")),
         };
         if let Some(reason) = reason {
             let rows = if tasks.len() == 1 { "the task is" } else { "the tasks are" };
             output::talk(&format!(
-                "note: {rows} committed, and the relay of a running producer or worker will \
-                 publish what is due; not published now: {reason}"
+                "note: {rows} committed, and the relay of a running producer or worker publishes \
+                 what is due; not published now: {reason}"
             ));
         }
         self.close().await;
     }
 
-    async fn tell(&self, store: &Store, tasks: &[TaskId]) -> Result<(), CommandError> {
+    async fn tell(&self, store: &Store, tasks: &[TaskId]) -> Result<(), String> {
+        let publisher = self.publisher.as_ref().map_err(ToString::to_string)?;
+        publisher.ready(PATIENCE).await.map_err(|error| error.to_string())?;
+        let relay = Relay::new(store.clone(), publisher.clone());
         for chunk in tasks.chunks(CHUNK) {
-            let waiting = store.unpublished(Some(chunk)).await?;
-            if !waiting.is_empty() {
-                self.publish(store, waiting).await?;
-            }
+            relay.publish_now(chunk).await.map_err(|error| error.to_string())?;
         }
         Ok(())
-    }
-
-    async fn publish(&self, store: &Store, waiting: Vec<Unpublished>) -> Result<(), CommandError> {
-        let publisher = self
-            .publisher
-            .as_ref()
-            .map_err(|error| CommandError::Unreachable(error.to_string()))?;
-        publisher.ready(PATIENCE).await?;
-        let messages: Vec<(Destination, Message)> =
-            waiting.into_iter().map(|row| (destination(row.remaining), row.message)).collect();
-        let answers = publisher.publish_many(&messages).await;
-        let confirmed: Vec<(TaskId, u32)> = messages
-            .iter()
-            .zip(&answers)
-            .filter(|(_, answer)| answer.is_ok())
-            .map(|((_, message), _)| (message.task_id, message.run))
-            .collect();
-        store.mark_published(&confirmed).await?;
-        answers.into_iter().find_map(Result::err).map_or(Ok(()), |error| Err(error.into()))
     }
 
     async fn close(self) {
@@ -94,8 +73,4 @@ impl Herald {
         let _ = tokio::time::timeout(GOODBYE, self.shutdown.drained()).await;
         self.shutdown.hard.cancel();
     }
-}
-
-fn destination(remaining: Duration) -> Destination {
-    delay::rung_for(remaining).map_or(Destination::Tasks, Destination::Retry)
 }
