@@ -41,29 +41,25 @@ impl Herald {
     pub async fn announce(self, store: &Store, tasks: &[TaskId]) {
         let told = tokio::time::timeout(PATIENCE, self.tell(store, tasks)).await;
         let reason = match told {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
+            Ok(told) => told.err(),
             Err(_) => Some(format!("RabbitMQ did not answer within {PATIENCE:?}")),
         };
         if let Some(reason) = reason {
             let rows = if tasks.len() == 1 { "the task is" } else { "the tasks are" };
             output::talk(&format!(
-                "note: {rows} committed, and the relay of a running producer or worker will \
-                 publish what is due; not published now: {reason}"
+                "note: {rows} committed, and the relay of a running producer or worker publishes \
+                 what is due; not published now: {reason}"
             ));
         }
         self.close().await;
     }
 
-    async fn tell(&self, store: &Store, tasks: &[TaskId]) -> Result<(), CommandError> {
-        let publisher = self
-            .publisher
-            .as_ref()
-            .map_err(|error| CommandError::Unreachable(error.to_string()))?;
-        publisher.ready(PATIENCE).await?;
+    async fn tell(&self, store: &Store, tasks: &[TaskId]) -> Result<(), String> {
+        let publisher = self.publisher.as_ref().map_err(ToString::to_string)?;
+        publisher.ready(PATIENCE).await.map_err(|error| error.to_string())?;
         let relay = Relay::new(store.clone(), publisher.clone());
-        let published = relay.publish_now(tasks).await?;
-        published.error.map_or(Ok(()), |error| Err(error.into()))
+        let published = relay.publish_now(tasks).await.map_err(|error| error.to_string())?;
+        published.error.map_or(Ok(()), |error| Err(error.to_string()))
     }
 
     async fn close(self) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use shared::broker::{Operator, Settings, Topology};
 use shared::config::{self, Config};
+use shared::process;
 use shared::store::{Purpose, Store, StoreOptions};
 
 use super::error::CommandError;
@@ -59,7 +60,7 @@ pub fn topology(config: &Config) -> Topology {
 /// How the broker is reached.
 pub fn broker_settings(config: &Config) -> Result<Settings, CommandError> {
     let url = config.amqp_url()?.clone();
-    Ok(Settings::new(url, config.rabbitmq.prefix.as_str(), format!("producer@{}", host())))
+    Ok(Settings::new(url, config.rabbitmq.prefix.as_str(), process::label("producer")))
 }
 
 /// A connection for looking at the broker.
@@ -70,7 +71,7 @@ pub async fn operator(config: &Config) -> Result<Operator, CommandError> {
 /// Who acts, for the record: `user@host`.
 pub fn actor() -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(config::variable);
-    request::one_line(&format!("{}@{}", user.as_deref().unwrap_or("unknown"), host()))
+    request::one_line(&format!("{}@{}", user.as_deref().unwrap_or("unknown"), process::host()))
 }
 
 /// Gives a reading command up before the person does.
@@ -83,10 +84,4 @@ pub async fn bounded<T>(
             "`{what}` had no answer within {READ_LIMIT:?}; `producer doctor` says which service is slow"
         )))
     })
-}
-
-fn host() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    if name.is_empty() { "localhost".to_owned() } else { name.to_owned() }
 }

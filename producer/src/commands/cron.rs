@@ -25,6 +25,7 @@ pub struct UsageError(pub String);
 pub enum CronCommand {
     /// List the next instants of a cron line.
     Next {
+        /// The line and its zone.
         #[command(flatten)]
         line: Line,
         /// List instants strictly after this one (RFC 3339; default: now).
@@ -37,6 +38,7 @@ pub enum CronCommand {
     },
     /// Say in words when a cron line fires, and what it does when clocks change.
     Explain {
+        /// The line and its zone.
         #[command(flatten)]
         line: Line,
     },

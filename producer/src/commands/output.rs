@@ -41,6 +41,12 @@ pub fn talk(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", clean(text));
 }
 
+/// Says something that has its line breaks already on stderr.
+pub fn talk_bytes(text: &[u8]) {
+    // As above.
+    let _ = io::stderr().lock().write_all(text);
+}
+
 /// Writes a table to stdout: fitted to a terminal, one line a row elsewhere.
 pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> Answer {
     let mut table = Table::new();
@@ -50,6 +56,9 @@ pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> Answer {
     } else {
         ContentArrangement::Disabled
     });
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
     let one_line = |cell: String| clean(&cell).replace(['\n', '\t'], " ");
     for row in rows {
         table.add_row(row.into_iter().map(one_line).collect::<Vec<_>>());

@@ -9,16 +9,14 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use shared::broker::Topology;
 use shared::config::{parse_duration, variable};
-use shared::domain::message::Message;
-use shared::domain::task::{Due, Enqueued, NewTask, TaskState};
+use shared::domain::task::{Due, Enqueued, TaskState};
 use shared::store::{Store, TaskRow};
-use shared::telemetry::spans::{self, Span};
+use shared::telemetry::spans;
 
 use super::announce::Herald;
 use super::batch;
-use super::connect::{Context, topology};
+use super::connect::Context;
 use super::error::{Answer, CommandError};
 use super::output;
 use super::request::{Request, delay, instant};
@@ -81,7 +79,8 @@ pub async fn run(args: Publish, context: &Context) -> Answer {
     let config = context.config()?;
     let limit = args.wait;
     let mut task = request(args)?.task(&config).map_err(CommandError::Usage)?;
-    let span = creation_span(&topology(&config), &task);
+    // The caller's trace goes on in the task's.
+    let span = spans::enqueue(&task, variable("TRACEPARENT").as_deref());
     task.traceparent = span.traceparent();
 
     let herald = Herald::start(&config);
@@ -107,28 +106,6 @@ fn request(args: Publish) -> Result<Request, CommandError> {
         timeout: args.timeout,
         max_retry: args.max_retry,
     })
-}
-
-/// The span under which the task begins; the caller's `TRACEPARENT` is its parent.
-fn creation_span(topology: &Topology, task: &NewTask) -> Span {
-    let message = Message {
-        task_id: task.id,
-        task_type: task.task_type.clone(),
-        pool: task.pool.clone(),
-        name: task.name.clone(),
-        execution_key: task.key(),
-        run: 0,
-        failures: 0,
-        max_retry: task.retry.max_retry,
-        schedule: None,
-        scheduled_for: None,
-        traceparent: None,
-        previous_attempt: None,
-        failure: None,
-        worker: None,
-        dead_letter: None,
-    };
-    spans::publish(&topology.tasks(), &message, variable("TRACEPARENT").as_deref())
 }
 
 fn tell(enqueued: &Enqueued, json: bool) -> Answer {

@@ -53,8 +53,8 @@ impl Request {
     }
 }
 
-/// The one place where a payload meets its task type.
-fn check_for(task_type: &str, payload: &Value) -> Result<(), String> {
+/// The one place where a payload meets its task type; `config check` judges by it too.
+pub fn check_for(task_type: &str, payload: &Value) -> Result<(), String> {
     let _ = task_type;
     check_payload(payload).map_err(|error| error.to_string())
 }
