@@ -1,1 +1,164 @@
-//! Publishes what is committed and not yet published.
+//! The relay: publishes what is committed and not yet confirmed by the broker, and marks it.
+//!
+//! It runs on every producer and, as a backup, on every worker. No transaction is open while it
+//! publishes; what was published and not confirmed is published again, which is only a duplicate.
+//! It never decides what is due: rows do.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tracing::{debug, warn};
+
+use crate::broker::{Destination, Publisher};
+use crate::domain::delay::rung_for;
+use crate::domain::message::Message;
+use crate::domain::task::TaskId;
+use crate::shutdown::Shutdown;
+use crate::store::{Error, Store, Unpublished};
+use crate::telemetry::spans;
+
+/// Pause between two looks when nobody pokes: a crash between commit and publish costs this much.
+pub const POLL: Duration = Duration::from_secs(1);
+/// A look may take this share of the relay's time, so that a long backlog is not scanned all day.
+const LOOK_SHARE: u32 = 10;
+/// A backup leaves rows to the leader's relay until they are this late.
+pub const BACKUP_GRACE: Duration = Duration::from_secs(3);
+/// Pause after the broker took nothing.
+const BROKER_AWAY: Duration = Duration::from_millis(500);
+
+/// Publishes committed rows. Clones share the poke.
+#[derive(Clone)]
+pub struct Relay {
+    store: Store,
+    publisher: Publisher,
+    poke: Arc<Notify>,
+}
+
+impl Relay {
+    /// A relay over a store and a publisher.
+    pub fn new(store: Store, publisher: Publisher) -> Self {
+        Self { store, publisher, poke: Arc::new(Notify::new()) }
+    }
+
+    /// Asks for a look now.
+    pub fn poke(&self) {
+        self.poke.notify_one();
+    }
+
+    /// Looks until the soft token; `grace` decides how late a row must be to concern this process.
+    pub async fn run(&self, grace: impl Fn() -> Duration, shutdown: &Shutdown) {
+        while !shutdown.soft.is_cancelled() {
+            let started = Instant::now();
+            let pause = match self.look(grace()).await {
+                Ok(Progress::All) => POLL.max(started.elapsed() * LOOK_SHARE),
+                Ok(Progress::More) => Duration::ZERO,
+                Ok(Progress::BrokerAway) => BROKER_AWAY,
+                Err(error) => {
+                    warn!(%error, "the relay could not look; it will again");
+                    POLL
+                }
+            };
+            tokio::select! {
+                () = shutdown.soft.cancelled() => return,
+                () = self.poke.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// One look over everything that is not published.
+    async fn look(&self, grace: Duration) -> Result<Progress, Error> {
+        let released = self.store.release_scheduled().await?;
+        let tasks = self.store.unpublished(None, grace).await?;
+        let found = tasks.len();
+        let confirmed = self.publish(tasks).await?;
+        let letters = self.publish_letters().await?;
+        if found + letters + released > 0 {
+            debug!(found, confirmed, letters, released, "relayed");
+        }
+        Ok(match (found, confirmed) {
+            (0, _) => Progress::All,
+            (_, 0) => Progress::BrokerAway,
+            _ => Progress::More,
+        })
+    }
+
+    /// Publishes the tasks named, at once: right after their commit.
+    pub async fn publish_now(&self, ids: &[TaskId]) -> Result<usize, Error> {
+        let tasks = self.store.unpublished(Some(ids), Duration::ZERO).await?;
+        self.publish(tasks).await
+    }
+
+    async fn publish(&self, tasks: Vec<Unpublished>) -> Result<usize, Error> {
+        let batch: Vec<(Destination, Message)> = tasks
+            .into_iter()
+            .map(|task| {
+                (
+                    rung_for(task.remaining).map_or(Destination::Tasks, Destination::Retry),
+                    task.message,
+                )
+            })
+            .collect();
+        let confirmed = self.publish_traced(&batch).await;
+        let marks: Vec<(TaskId, u32)> =
+            confirmed.iter().map(|&n| (batch[n].1.task_id, batch[n].1.run)).collect();
+        if !marks.is_empty() {
+            self.store.mark_published(&marks).await?;
+        }
+        Ok(marks.len())
+    }
+
+    /// Publishes the open dead letters that have no copy in the dead queue yet.
+    pub async fn publish_letters(&self) -> Result<usize, Error> {
+        let letters = self.store.unpublished_letters().await?;
+        let batch: Vec<(Destination, Message)> =
+            letters.into_iter().map(|message| (Destination::Dead, message)).collect();
+        let confirmed = self.publish_traced(&batch).await;
+        let marks: Vec<i64> = confirmed.iter().filter_map(|&n| batch[n].1.dead_letter).collect();
+        if !marks.is_empty() {
+            self.store.mark_letters(&marks).await?;
+        }
+        Ok(batch.len())
+    }
+
+    /// Publishes under a span each; answers which were confirmed.
+    async fn publish_traced(&self, batch: &[(Destination, Message)]) -> Vec<usize> {
+        if batch.is_empty() {
+            return Vec::new();
+        }
+        let spans: Vec<spans::Span> = batch
+            .iter()
+            .map(|(to, message)| {
+                spans::publish(
+                    &self.publisher.exchange(*to),
+                    message,
+                    message.traceparent.as_deref(),
+                )
+            })
+            .collect();
+        let answers = self.publisher.publish_many(batch).await;
+        let mut confirmed = Vec::with_capacity(answers.len());
+        let mut first_error = None;
+        for (n, (answer, span)) in answers.into_iter().zip(spans).enumerate() {
+            match answer {
+                Ok(()) => confirmed.push(n),
+                Err(error) => {
+                    span.fail(error.kind(), error.to_string());
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(error) = first_error {
+            let left = batch.len() - confirmed.len();
+            warn!(%error, left, "not published; the rows stay and are published later");
+        }
+        confirmed
+    }
+}
+
+enum Progress {
+    All,
+    More,
+    BrokerAway,
+}

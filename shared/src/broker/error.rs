@@ -178,6 +178,23 @@ pub(super) fn text(error: &lapin::Error) -> String {
 }
 
 impl Error {
+    /// A word of a small set, for spans and metrics (`error.type`).
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::BadUrl(_) => "amqp:bad_url",
+            Self::Unreachable { .. } => "amqp:unreachable",
+            Self::Refused { .. } => "amqp:refused",
+            Self::NoVhost { .. } => "amqp:no_vhost",
+            Self::Timeout { .. } => "confirm_timeout",
+            Self::Unroutable { .. } => "amqp:returned",
+            Self::Nacked { .. } => "amqp:nack",
+            Self::Closed(_) => "connection_closed",
+            Self::TopologyMissing { .. } => "amqp:topology_missing",
+            Self::TopologyConflict { .. } => "amqp:topology_conflict",
+            Self::TooLong { .. } => "amqp:too_long",
+        }
+    }
+
     /// An error of the handshake.
     pub(super) fn of_connect(error: &lapin::Error, address: &Address) -> Self {
         let vhost_is_closed = has(error, &AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED))

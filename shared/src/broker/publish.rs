@@ -4,6 +4,7 @@
 //! never retries: who publishes owns a row that still says "unpublished", and comes again.
 
 mod session;
+mod supervisor;
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use lapin::types::ShortString;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use self::session::Supervisor;
+use self::supervisor::Supervisor;
 use super::connection::Settings;
 use super::declare::short;
 use super::error::{Address, Error};
@@ -187,12 +188,17 @@ impl Publisher {
             .await
     }
 
-    fn request(&self, to: Destination, message: &Message) -> Result<Box<Content>, Error> {
-        let exchange = match to {
+    /// The exchange of a destination.
+    pub fn exchange(&self, to: Destination) -> String {
+        match to {
             Destination::Tasks => self.topology.tasks(),
             Destination::Retry(rung) => self.topology.retry(rung),
             Destination::Dead => self.topology.dead(),
-        };
+        }
+    }
+
+    fn request(&self, to: Destination, message: &Message) -> Result<Box<Content>, Error> {
+        let exchange = self.exchange(to);
         let body = serde_json::to_vec(&message.body())
             .expect("a body of strings and UUIDs is always JSON");
         Ok(Box::new(Content {

@@ -4,6 +4,7 @@
 //! any more.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +20,8 @@ use crate::domain::schedule::Schedule;
 pub struct Config {
     /// The file it came from, if any.
     pub path: Option<PathBuf>,
+    /// What messages call it: the file's path as given, or `environment`.
+    pub name: String,
     /// Heartbeats and the defaults of schedules.
     pub scheduler: Scheduler,
     /// `storage.postgres.dsn`, else `DATABASE_URL`. `None` is an error where it is used.
@@ -51,6 +54,19 @@ pub struct Config {
     pub http_addr: Option<SocketAddr>,
     /// What loads but does nothing here, or is unset: one sentence each, with line and path.
     pub notes: Vec<String>,
+    /// Where variables without a value are used: an error once that part is used.
+    pub unset: Vec<Unset>,
+}
+
+/// A use of a variable that has no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unset {
+    /// Line in the file.
+    pub line: usize,
+    /// Path of the key.
+    pub path: String,
+    /// The variable.
+    pub variable: String,
 }
 
 /// `scheduler`.
@@ -90,6 +106,21 @@ pub struct Model {
     pub endpoints: BTreeMap<String, Endpoint>,
     /// `prices.<model>`: US dollars per million tokens.
     pub prices: BTreeMap<String, Price>,
+    /// `limits.<model>`: what the whole fleet may ask of a model.
+    pub limits: BTreeMap<String, ModelLimit>,
+}
+
+/// `model.limits.<model>`; what is absent is unlimited.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ModelLimit {
+    /// Requests a minute.
+    pub requests_per_minute: Option<u64>,
+    /// Tokens a minute, input and output together.
+    pub tokens_per_minute: Option<u64>,
+    /// Tokens a day, input and output together.
+    pub tokens_per_day: Option<u64>,
+    /// US dollars a day, by `prices`.
+    pub cost_per_day: Option<f64>,
 }
 
 /// `model.endpoints.<name>`.
@@ -201,10 +232,20 @@ pub struct ReportQuery {
 }
 
 /// `reports.<name>.fetches.<name>`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ReportFetch {
     /// The URL; it passes the network guard.
     pub url: String,
     /// Headers; values may be `secret:NAME`.
     pub headers: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for ReportFetch {
+    /// Host and names of headers: a variable may have put credentials into the rest.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReportFetch")
+            .field("url", &super::Redacted(&self.url))
+            .field("headers", &self.headers.keys())
+            .finish()
+    }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::retry::RetryPolicy;
+use super::task::Semantics;
 
 /// Longest error message that is kept, in bytes.
 pub const MAX_ERROR_BYTES: usize = 4096;
@@ -153,6 +154,18 @@ impl TaskError {
     }
 }
 
+impl TaskError {
+    /// Its class, for rows, spans and metrics.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Retry { failure, .. }
+            | Self::Permanent(failure)
+            | Self::Snooze { failure, .. } => failure.class,
+            Self::Cancelled => ErrorClass::Interrupted,
+        }
+    }
+}
+
 impl fmt::Display for TaskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -215,6 +228,7 @@ pub fn decide(
     result: Result<Value, TaskError>,
     failures: u32,
     policy: &RetryPolicy,
+    semantics: Semantics,
     jitter: f64,
 ) -> Outcome {
     match result {
@@ -222,6 +236,10 @@ pub fn decide(
         Err(TaskError::Cancelled) => Outcome::Cancelled,
         Err(TaskError::Snooze { delay, failure }) => Outcome::Snooze { delay, failure },
         Err(TaskError::Permanent(failure)) => Outcome::Dead { failure },
+        // It may have had its effect, and a second one is worse than none.
+        Err(TaskError::Retry { failure, .. }) if semantics == Semantics::AtMostOnce => {
+            Outcome::Dead { failure }
+        }
         Err(TaskError::Retry { failure, after }) => {
             match policy.delay_after(failures + 1, jitter) {
                 Some(delay) => {
@@ -240,7 +258,7 @@ mod tests {
     #[track_caller]
     fn check(result: Result<Value, TaskError>, failures: u32, expected: &str) {
         let policy = RetryPolicy { max_retry: 2, ..RetryPolicy::default() };
-        let seen = match decide(result, failures, &policy, 0.0) {
+        let seen = match decide(result, failures, &policy, Semantics::AtLeastOnce, 0.0) {
             Outcome::Completed { .. } => "completed".to_owned(),
             Outcome::Retry { delay, failure } => format!("retry in {delay:?}: {}", failure.message),
             Outcome::Snooze { delay, .. } => format!("snooze for {delay:?}"),
@@ -264,6 +282,13 @@ mod tests {
         check(Err(TaskError::permanent("403")), 0, "dead: 403");
         check(Err(TaskError::snooze(Duration::from_secs(30), "429")), 2, "snooze for 30s");
         check(Err(TaskError::Cancelled), 0, "cancelled");
+    }
+
+    #[test]
+    fn an_at_most_once_task_never_runs_again_after_a_failure() {
+        let failed = Err(TaskError::retry("reset"));
+        let outcome = decide(failed, 0, &RetryPolicy::default(), Semantics::AtMostOnce, 0.0);
+        assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
     }
 
     #[test]

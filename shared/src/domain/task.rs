@@ -201,6 +201,46 @@ impl NewTask {
     }
 }
 
+/// Deepest nesting of a payload; serde_json reads no deeper than 128.
+pub const MAX_PAYLOAD_DEPTH: usize = 100;
+
+/// Why a payload cannot be kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PayloadError {
+    /// Over [`MAX_PAYLOAD_BYTES`].
+    #[error(
+        "the payload has {0} bytes of JSON, at most {MAX_PAYLOAD_BYTES} are kept; put the data elsewhere and send a reference"
+    )]
+    TooLarge(usize),
+    /// PostgreSQL's jsonb has no NUL.
+    #[error("the payload contains a NUL character (\\u0000), which cannot be stored")]
+    Nul,
+    /// Over [`MAX_PAYLOAD_DEPTH`].
+    #[error("the payload is nested deeper than {MAX_PAYLOAD_DEPTH} levels")]
+    TooDeep,
+}
+
+/// Refuses at the door what the database would refuse later.
+pub fn check_payload(payload: &Value) -> Result<(), PayloadError> {
+    walk(payload, MAX_PAYLOAD_DEPTH)?;
+    match payload.to_string().len() {
+        n if n > MAX_PAYLOAD_BYTES => Err(PayloadError::TooLarge(n)),
+        _ => Ok(()),
+    }
+}
+
+fn walk(value: &Value, depth: usize) -> Result<(), PayloadError> {
+    let deeper = depth.checked_sub(1).ok_or(PayloadError::TooDeep)?;
+    match value {
+        Value::String(text) if text.contains('\0') => Err(PayloadError::Nul),
+        Value::Array(items) => items.iter().try_for_each(|item| walk(item, deeper)),
+        Value::Object(map) => map.iter().try_for_each(|(key, item)| {
+            if key.contains('\0') { Err(PayloadError::Nul) } else { walk(item, deeper) }
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// What enqueueing answered. JSON: `{"task_id","name","execution_key","state","deduplicated"}`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Enqueued {

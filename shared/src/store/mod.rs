@@ -1,1 +1,50 @@
-//! The only room that speaks SQL.
+//! The only room that speaks SQL. `PostgreSQL` is the truth of the house.
+//!
+//! One statement per transition, each in its own file under `sql/`; its WHERE repeats state and
+//! token, and its row count is the answer. No transaction stays open across the network, and
+//! nothing here decides policy: it is told an outcome and writes it.
+
+mod alerts;
+mod artifacts;
+pub(crate) mod batch;
+mod claim;
+mod connect;
+mod dead_letters;
+mod enqueue;
+mod error;
+mod leadership;
+mod llm;
+mod migrate;
+mod record;
+mod relay;
+mod rows;
+mod schedules;
+mod settlement;
+pub mod source;
+mod steps;
+mod sweeps;
+mod tasks;
+mod ticks;
+mod workers;
+
+pub use alerts::Alert;
+pub use artifacts::{Artifact, NewArtifact};
+pub use claim::Claim;
+pub use connect::{Purpose, Store, StoreOptions};
+pub use dead_letters::{DeadFilter, DeadLetter, Replayed};
+pub use enqueue::EnqueueError;
+pub use error::Error;
+pub use leadership::{Leadership, Term};
+pub use llm::{CallEnd, CallStart, NewCall, StoredCall};
+#[cfg(feature = "testing")]
+pub use migrate::migration_texts;
+pub use migrate::{MigrationReport, SCHEMA_VERSION, migrate};
+pub use record::{Completion, Recorded};
+pub use relay::Unpublished;
+pub use schedules::{Applied, ScheduleRow};
+pub use settlement::{Action, Settlement};
+pub use steps::StoredStep;
+pub use sweeps::{GivenBack, Lost};
+pub use tasks::{AttemptRow, Progress, TaskCount, TaskFilter, TaskRow, TaskSummary};
+pub use ticks::{DecidedTick, TickInput, TickRow};
+pub use workers::{Registration, WorkerRow};

@@ -1,0 +1,166 @@
+//! `tasks`: the schedules.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::check;
+use super::keys;
+use super::payload;
+use super::problems::suggestion;
+use super::reader::{Place, Section};
+use super::sections;
+use super::{Pool, Scheduler};
+use crate::domain::cron::Cron;
+use crate::domain::schedule::{CatchUp, DEFAULT_CATCH_UP_WINDOW, Overlap, Schedule};
+use crate::domain::task::{DEFAULT_TIMEOUT, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, Semantics};
+
+/// Key of a schedule that names none: one task per planned instant.
+pub const DEFAULT_KEY_TEMPLATE: &str = "{{ schedule }}@{{ scheduled_at }}";
+
+/// Judges a payload by its task type; handlers' schemas come in here.
+pub type PayloadCheck<'a> = &'a dyn Fn(&str, &Value) -> Result<(), String>;
+
+/// `overlap`, with the words that other schedulers use.
+const OVERLAPS: &[(&str, Overlap)] = &[
+    ("skip", Overlap::Skip),
+    ("queue", Overlap::Queue),
+    ("queue_all", Overlap::QueueAll),
+    ("replace", Overlap::Replace),
+    ("allow", Overlap::Allow),
+    ("forbid", Overlap::Skip),
+];
+
+const CATCH_UPS: &[(&str, CatchUp)] =
+    &[("latest", CatchUp::Latest), ("all", CatchUp::All), ("none", CatchUp::None)];
+
+const SEMANTICS: &[(&str, Semantics)] =
+    &[("at_least_once", Semantics::AtLeastOnce), ("at_most_once", Semantics::AtMostOnce)];
+
+/// What schedules refer to.
+pub(super) struct Context<'a> {
+    pub scheduler: &'a Scheduler,
+    pub pools: &'a [Pool],
+    /// Names of `secrets`.
+    pub secrets: Vec<&'a str>,
+    pub payload_check: PayloadCheck<'a>,
+}
+
+/// Reads all entries; those with problems are left out.
+pub(super) fn schedules(root: &Section<'_>, context: &Context<'_>) -> Vec<Schedule> {
+    let places = root.get("tasks").map(|place| place.items()).unwrap_or_default();
+    let mut lines: HashMap<String, usize> = HashMap::new();
+    let read = |place: Place<'_>| {
+        let section = place.section(keys::TASK);
+        let name = section.required("name").and_then(|place| {
+            let name = name(&place)?;
+            if let Some(first) = lines.insert(name.clone(), place.line) {
+                place.problem(format!("a schedule named {name} is there already, on line {first}"));
+            }
+            Some(name)
+        });
+        schedule(&section, name, context)
+    };
+    places.into_iter().filter_map(read).collect()
+}
+
+fn schedule(
+    section: &Section<'_>,
+    name: Option<String>,
+    context: &Context<'_>,
+) -> Option<Schedule> {
+    // Everything is read before the first `?`, so that all problems of an entry are seen.
+    let duration = |key: &str| section.get(key).and_then(|place| place.positive_duration());
+    let cron = section.required("schedule").and_then(|place| cron(&place));
+    let timezone = section.get("timezone").and_then(|place| check::zone(&place));
+    let task = section.required("task_type").and_then(|place| task_type(&place, context.pools));
+    let payload = payload(section, task.as_ref().map(|(task_type, _)| task_type.as_str()), context);
+    let execution_key_template = section.get("execution_key_template").and_then(|place| {
+        let text = place.required_text()?;
+        Some(text)
+    });
+    let overlap = section.get("overlap").and_then(|place| place.choice(OVERLAPS));
+    let catch_up = section.get("catch_up").and_then(|place| place.choice(CATCH_UPS));
+    let catch_up_window = section.get("catch_up_window").and_then(|place| place.duration());
+    let timeout = duration("timeout");
+    let semantics = section.get("semantics").and_then(|place| place.choice(SEMANTICS));
+    let paused = section.get("paused").and_then(|place| place.boolean());
+    let retry = sections::retry(section, context.scheduler.retry);
+
+    let (task_type, pool) = task?;
+    Some(Schedule {
+        name: name?,
+        cron: cron?,
+        timezone: timezone.unwrap_or(context.scheduler.timezone),
+        task_type,
+        pool,
+        payload,
+        execution_key_template: execution_key_template
+            .unwrap_or_else(|| DEFAULT_KEY_TEMPLATE.to_owned()),
+        timeout: timeout.unwrap_or(DEFAULT_TIMEOUT),
+        retry,
+        semantics: semantics.unwrap_or_default(),
+        overlap: overlap.unwrap_or_default(),
+        catch_up: catch_up.unwrap_or_default(),
+        catch_up_window: catch_up_window.unwrap_or(DEFAULT_CATCH_UP_WINDOW),
+        paused: paused.unwrap_or(false),
+    })
+}
+
+/// A printable name without white space at its ends.
+fn name(place: &Place<'_>) -> Option<String> {
+    let name = place.required_text()?;
+    if name.len() > MAX_NAME_BYTES || name.trim() != name || name.contains(char::is_control) {
+        place.problem(format!(
+            "a name has at most {MAX_NAME_BYTES} bytes, printable, with no space at its ends"
+        ));
+        return None;
+    }
+    Some(name)
+}
+
+fn cron(place: &Place<'_>) -> Option<Cron> {
+    let text = place.required_text()?;
+    Cron::parse(&text).map_err(|error| place.problem(error.to_string())).ok()
+}
+
+/// The task type and its pool.
+fn task_type(place: &Place<'_>, pools: &[Pool]) -> Option<(String, String)> {
+    let task_type = place.required_text()?;
+    let pool = pools.iter().find(|pool| pool.task_types.contains(&task_type));
+    let Some(pool) = pool else {
+        let known = pools.iter().flat_map(|pool| pool.task_types.iter().map(String::as_str));
+        place.problem(format!(
+            "{task_type} is in no pool of task_pools{}",
+            suggestion(&task_type, known)
+        ));
+        return None;
+    };
+    Some((task_type, pool.name.clone()))
+}
+
+fn payload(section: &Section<'_>, task_type: Option<&str>, context: &Context<'_>) -> Value {
+    let Some(place) = section.get("payload") else {
+        let empty = Value::Object(serde_json::Map::new());
+        if let (Some(task_type), Some(place)) = (task_type, section.place())
+            && let Err(what) = (context.payload_check)(task_type, &empty)
+        {
+            place.problem(format!("`payload` is missing: {what}"));
+        }
+        return empty;
+    };
+    let payload = payload::json(&place);
+    let bytes = payload.to_string().len();
+    if bytes > MAX_PAYLOAD_BYTES {
+        place.problem(format!(
+            "{bytes} bytes are more than a payload may have ({MAX_PAYLOAD_BYTES}); store them elsewhere and pass a reference"
+        ));
+    }
+    payload::check_secrets(&place, &context.secrets);
+    if let Some(task_type) = task_type
+        && let Err(what) = (context.payload_check)(task_type, &payload)
+    {
+        place.problem(what);
+    }
+    payload
+}

@@ -1,0 +1,136 @@
+//! `storage` and `model`: where things are, and the variables that say so where the file does not.
+//!
+//! Variables read where the file says nothing (each also as `…_FILE`, a path whose trimmed
+//! content is taken):
+//!
+//! | variable | unit | default | meaning |
+//! |---|---|---|---|
+//! | `DATABASE_URL` | URL | none | `storage.postgres.dsn` |
+//! | `AMQP_URL` | URL | none | `storage.rabbitmq.url` |
+//! | `RABBITMQ_URL` | URL | none | the same, where `AMQP_URL` is unset |
+//! | `MODEL_BASE_URL` | URL | none | `model.base_url` |
+//! | `MODEL_API_KEY` | text | none | `model.api_key` |
+//! | `MODEL_NAME` | text | none | `model.default_model` |
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::check;
+use super::keys;
+use super::reader::{Loading, Place, Section};
+use super::{Endpoint, Model, ModelLimit, Price, RabbitMq};
+
+/// Default of `model.timeout`: long answers of slow models still fit.
+pub const DEFAULT_MODEL_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A secret from the file, else from the first variable that is set. The check's answer says what
+/// is wrong, without the value.
+fn secret_or_variable(
+    place: Option<Place<'_>>,
+    loading: &Loading<'_>,
+    variables: &[&str],
+    is_right: fn(&str) -> Result<(), String>,
+) -> Option<SecretString> {
+    if let Some(secret) = place.as_ref().and_then(Place::secret) {
+        if let (Err(what), Some(place)) = (is_right(secret.expose_secret()), &place) {
+            place.problem(what);
+        }
+        return Some(secret);
+    }
+    let (name, value) = variables.iter().find_map(|name| Some((*name, loading.variable(name)?)))?;
+    if let Err(what) = is_right(&value) {
+        loading.variable_problem(name, what);
+    }
+    Some(SecretString::from(value))
+}
+
+/// `storage.postgres.dsn`.
+pub(super) fn database_url(storage: &Section<'_>, loading: &Loading<'_>) -> Option<SecretString> {
+    let place = storage.section("postgres", keys::POSTGRES).get("dsn");
+    secret_or_variable(place, loading, &["DATABASE_URL"], check::postgres_url)
+}
+
+/// `storage.rabbitmq`.
+pub(super) fn rabbitmq(storage: &Section<'_>, loading: &Loading<'_>) -> RabbitMq {
+    let section = storage.section("rabbitmq", keys::RABBITMQ);
+    let variables = ["AMQP_URL", "RABBITMQ_URL"];
+    let url = secret_or_variable(section.get("url"), loading, &variables, check::amqp_url);
+    let prefix = section.get("prefix").and_then(|place| {
+        let text = place.text()?;
+        check::report(&place, check::word(&text, "-_.", 64)).map(|()| text)
+    });
+    RabbitMq { url, prefix: prefix.unwrap_or_else(|| "belfry".to_owned()) }
+}
+
+/// `model`.
+pub(super) fn model(section: &Section<'_>, loading: &Loading<'_>) -> Model {
+    let any = |_: &str| Ok(());
+    let base_url = secret_or_variable(
+        section.get("base_url"),
+        loading,
+        &["MODEL_BASE_URL"],
+        check::http_base_url,
+    );
+    let prices = section.entries("prices").into_iter();
+    let limits = section.entries("limits").into_iter();
+    Model {
+        base_url: base_url.map(|url| url.expose_secret().to_owned()),
+        api_key: secret_or_variable(section.get("api_key"), loading, &["MODEL_API_KEY"], any),
+        default_model: section
+            .get("default_model")
+            .and_then(|place| place.text())
+            .or_else(|| loading.variable("MODEL_NAME")),
+        timeout: section
+            .get("timeout")
+            .and_then(|place| place.positive_duration())
+            .unwrap_or(DEFAULT_MODEL_TIMEOUT),
+        endpoints: endpoints(section),
+        prices: prices.map(|(name, place)| (name.to_owned(), price(place))).collect(),
+        limits: limits.map(|(name, place)| (name.to_owned(), model_limit(place))).collect(),
+    }
+}
+
+fn endpoints(model: &Section<'_>) -> BTreeMap<String, Endpoint> {
+    let mut endpoints = BTreeMap::new();
+    let mut served: HashMap<String, String> = HashMap::new();
+    for (name, place) in model.entries("endpoints") {
+        let section = place.section(keys::ENDPOINT);
+        let models = section.get("models").map(|place| place.items()).unwrap_or_default();
+        let models = models.into_iter().filter_map(|place| {
+            let model = place.required_text()?;
+            if let Some(other) = served.insert(model.clone(), name.to_owned()) {
+                place.problem(format!("{model} is listed under the endpoint {other} too"));
+            }
+            Some(model)
+        });
+        let models = models.collect();
+        let api_key = section.get("api_key").and_then(|place| place.secret());
+        // Without its URL (an unset variable, noted) an endpoint does not exist yet.
+        if let Some(place) = section.required("base_url")
+            && let Some(base_url) = place.text()
+        {
+            check::report(&place, check::http_base_url(&base_url));
+            endpoints.insert(name.to_owned(), Endpoint { base_url, api_key, models });
+        }
+    }
+    endpoints
+}
+
+fn price(place: Place<'_>) -> Price {
+    let section = place.section(keys::PRICE);
+    let amount = |key| section.required(key).and_then(|place| place.amount()).unwrap_or_default();
+    Price { input: amount("input"), output: amount("output") }
+}
+
+fn model_limit(place: Place<'_>) -> ModelLimit {
+    let section = place.section(keys::MODEL_LIMIT);
+    let count = |key| section.get(key).and_then(|place| place.integer(1..=u64::MAX >> 1));
+    ModelLimit {
+        requests_per_minute: count("requests_per_minute"),
+        tokens_per_minute: count("tokens_per_minute"),
+        tokens_per_day: count("tokens_per_day"),
+        cost_per_day: section.get("cost_per_day").and_then(|place| place.amount()),
+    }
+}

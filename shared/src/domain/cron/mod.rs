@@ -1,0 +1,101 @@
+//! Cron lines: the grammar, and what instants they mean in a zone.
+//!
+//! The grammar, the rules for days and the rules for changing clocks are ours; crate `cron` only
+//! searches wall-clock fields, because it numbers Sunday as 1, joins both day fields with AND and
+//! goes wrong at both clock changes. Nothing here reads a clock.
+
+mod error;
+mod explain;
+mod field;
+mod parse;
+mod wall;
+mod zone;
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+
+pub use error::{CronError, Reason};
+pub use field::Field;
+
+use parse::Line;
+use wall::Wall;
+
+/// Longest cron line, in bytes: checked before any parser sees it.
+pub const MAX_CRON_BYTES: usize = 256;
+
+/// A parsed cron line that fires at least once. Cheap to clone; two are equal when their texts are.
+#[derive(Clone)]
+pub struct Cron {
+    text: Arc<str>,
+    line: Arc<Line>,
+    wall: Arc<Wall>,
+}
+
+impl Cron {
+    /// Parses five fields, six with leading seconds, or a macro such as `@daily`.
+    pub fn parse(text: &str) -> Result<Self, CronError> {
+        let line = parse::parse(text)?;
+        let wall = Wall::new(&line)?;
+        let text = text.trim_matches([' ', '\t']);
+        Ok(Self { text: text.into(), line: Arc::new(line), wall: Arc::new(wall) })
+    }
+
+    /// The line as written, without surrounding blanks.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// True for six fields: the line can fire more than once a minute.
+    pub fn has_seconds(&self) -> bool {
+        self.line.has_seconds
+    }
+
+    /// The first instant after `after`, never equal to it; `None` when none is left before 2101.
+    pub fn next_after(&self, after: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
+        zone::next_after(&self.wall, self.line.pace, after, tz)
+    }
+
+    /// Says in words when the line fires in a zone, and what it does when clocks change there.
+    pub fn explain(&self, tz: Tz) -> String {
+        explain::explain(&self.line, tz)
+    }
+}
+
+impl fmt::Debug for Cron {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cron").field(&self.text).finish()
+    }
+}
+
+impl fmt::Display for Cron {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl PartialEq for Cron {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Cron {}
+
+impl Hash for Cron {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+impl FromStr for Cron {
+    type Err = CronError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}

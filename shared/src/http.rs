@@ -1,1 +1,0 @@
-//! The only builder of HTTP clients.

@@ -1,0 +1,44 @@
+//! Reading an answer inside three walls: size, total time, idle time.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::Response;
+use tokio::time::{Instant, timeout_at};
+
+use super::error::{Error, authority};
+
+/// A body that sends nothing for this long is given up before its deadline.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Reads a whole body: at most `max_bytes` after decompression, until `deadline`.
+///
+/// The cap is checked piece by piece as the body is unpacked, so a bomb of zeros costs one piece
+/// more than the cap, not its full size.
+pub async fn read_limited(
+    mut response: Response,
+    max_bytes: usize,
+    deadline: Instant,
+) -> Result<Bytes, Error> {
+    let target = authority(response.url());
+    let too_large = || Error::TooLarge { target: target.clone(), limit: max_bytes };
+    // What the header promises is only good for giving up early.
+    if response.content_length().is_some_and(|promised| promised > max_bytes as u64) {
+        return Err(too_large());
+    }
+    let mut body = BytesMut::new();
+    loop {
+        let until = deadline.min(Instant::now() + IDLE);
+        let piece = timeout_at(until, response.chunk())
+            .await
+            .map_err(|_| Error::Timeout { target: target.clone(), sent: true })?
+            .map_err(|error| Error::of(error, &target))?;
+        let Some(piece) = piece else {
+            return Ok(body.freeze());
+        };
+        if body.len() + piece.len() > max_bytes {
+            return Err(too_large());
+        }
+        body.extend_from_slice(&piece);
+    }
+}

@@ -1,0 +1,72 @@
+//! Alerts: one row per alert, written with the death; posted at least once.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use tokio_postgres::Row;
+
+use super::connect::Store;
+use super::error::Error;
+
+/// An alert. JSON: one object with these keys.
+#[derive(Clone, Debug, Serialize)]
+pub struct Alert {
+    /// Number, also the webhook's id.
+    pub id: i64,
+    /// `dead`.
+    pub kind: String,
+    /// The letter it tells of.
+    pub dead_letter_id: Option<i64>,
+    /// First, second … of the same letter.
+    pub seq: i32,
+    /// What the person reads.
+    pub text: String,
+    /// When it arose.
+    pub created_at: DateTime<Utc>,
+    /// Posts so far.
+    pub tries: i32,
+    /// When it was accepted.
+    pub sent_at: Option<DateTime<Utc>>,
+    /// Why the last post failed.
+    pub last_error: Option<String>,
+}
+
+impl Store {
+    /// Takes due alerts to post; another sender sees them again only after a pause.
+    pub async fn due_alerts(&self, limit: i64) -> Result<Vec<Alert>, Error> {
+        let rows = self.query(include_str!("sql/due_alerts.sql"), &[&limit]).await?;
+        Ok(rows.iter().map(|row| alert_of(row, None, None)).collect())
+    }
+
+    /// The webhook accepted it.
+    pub async fn alert_sent(&self, id: i64) -> Result<(), Error> {
+        self.query(include_str!("sql/alert_sent.sql"), &[&id]).await.map(drop)
+    }
+
+    /// The webhook did not.
+    pub async fn alert_failed(&self, id: i64, error: &str) -> Result<(), Error> {
+        self.query(include_str!("sql/alert_failed.sql"), &[&id, &error]).await.map(drop)
+    }
+
+    /// Alerts, newest first.
+    pub async fn alerts(&self, limit: i64) -> Result<Vec<Alert>, Error> {
+        let rows = self.query(include_str!("sql/alerts.sql"), &[&limit]).await?;
+        Ok(rows
+            .iter()
+            .map(|row| alert_of(row, row.get("sent_at"), row.get("last_error")))
+            .collect())
+    }
+}
+
+fn alert_of(row: &Row, sent_at: Option<DateTime<Utc>>, last_error: Option<String>) -> Alert {
+    Alert {
+        id: row.get("id"),
+        kind: row.get("kind"),
+        dead_letter_id: row.get("dead_letter_id"),
+        seq: row.get("seq"),
+        text: row.get("text"),
+        created_at: row.get("created_at"),
+        tries: row.get("tries"),
+        sent_at,
+        last_error,
+    }
+}

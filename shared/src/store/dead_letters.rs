@@ -1,0 +1,137 @@
+//! Dead letters: tasks given up, until somebody replays or discards them.
+//!
+//! The table is the truth; the dead queue mirrors the open ones for eyes and hands.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::connect::Store;
+use super::error::Error;
+use crate::domain::task::TaskId;
+
+/// Which letters are listed.
+#[derive(Clone, Debug, Default)]
+pub struct DeadFilter {
+    /// Resolved ones too.
+    pub all: bool,
+    /// One letter.
+    pub id: Option<i64>,
+    /// Of one task type.
+    pub task_type: Option<String>,
+    /// Of one name.
+    pub name: Option<String>,
+}
+
+/// A letter as listed. JSON: one object with these keys.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeadLetter {
+    /// Number.
+    pub id: i64,
+    /// Task; none for an unreadable message.
+    pub task_id: Option<Uuid>,
+    /// Attempt that ended it.
+    pub run: Option<i32>,
+    /// Name.
+    pub name: Option<String>,
+    /// Task type.
+    pub task_type: Option<String>,
+    /// Key.
+    pub execution_key: Option<String>,
+    /// Failures of the task.
+    pub failures: Option<i32>,
+    /// Crashes of the task.
+    pub crashes: Option<i32>,
+    /// Class of the last failure.
+    pub error_class: String,
+    /// Its message.
+    pub error_message: String,
+    /// Start of an unreadable message.
+    pub body: Option<String>,
+    /// When it died.
+    pub created_at: DateTime<Utc>,
+    /// Who looks after it.
+    pub claimed_by: Option<String>,
+    /// Since when.
+    pub claimed_at: Option<DateTime<Utc>>,
+    /// Closed at.
+    pub resolved_at: Option<DateTime<Utc>>,
+    /// Closed by.
+    pub resolved_by: Option<String>,
+    /// `replayed` or `discarded`.
+    pub resolution: Option<String>,
+}
+
+/// What a replay answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replayed {
+    /// The task is queued again.
+    Queued(TaskId),
+    /// The letter is closed already, or its task is not dead.
+    NotOpen,
+    /// There is no such letter.
+    Unknown,
+}
+
+impl Store {
+    /// Letters, newest first.
+    pub async fn dead_letters(
+        &self,
+        filter: &DeadFilter,
+        limit: i64,
+    ) -> Result<Vec<DeadLetter>, Error> {
+        let rows = self
+            .query(
+                include_str!("sql/dead_letters.sql"),
+                &[&filter.all, &filter.id, &filter.task_type, &filter.name, &limit],
+            )
+            .await?;
+        Ok(rows.iter().map(letter_of).collect())
+    }
+
+    /// Sends a dead task again, once.
+    pub async fn replay(&self, letter: i64, by: &str) -> Result<Replayed, Error> {
+        let row = self.query_opt(include_str!("sql/replay.sql"), &[&letter, &by]).await?;
+        if let Some(row) = row {
+            return Ok(Replayed::Queued(TaskId(row.get("id"))));
+        }
+        let filter = DeadFilter { all: true, id: Some(letter), ..DeadFilter::default() };
+        let known = !self.dead_letters(&filter, 1).await?.is_empty();
+        Ok(if known { Replayed::NotOpen } else { Replayed::Unknown })
+    }
+
+    /// Closes a letter without another run; false when there is no open one.
+    pub async fn discard(&self, letter: i64, by: &str) -> Result<bool, Error> {
+        Ok(self.query_opt(include_str!("sql/discard.sql"), &[&letter, &by]).await?.is_some())
+    }
+
+    /// Keeps a message that could not be read; answers the letter's number.
+    pub async fn keep_unreadable(&self, reason: &str, body: &str) -> Result<i64, Error> {
+        let body = body.replace('\0', "\u{fffd}");
+        let row = self.query_opt(include_str!("sql/unreadable.sql"), &[&reason, &body]).await?;
+        row.map(|row| row.get("id")).ok_or_else(|| Error::row("unreadable answered no row"))
+    }
+}
+
+fn letter_of(row: &Row) -> DeadLetter {
+    DeadLetter {
+        id: row.get("id"),
+        task_id: row.get("task_id"),
+        run: row.get("run"),
+        name: row.get("name"),
+        task_type: row.get("task_type"),
+        execution_key: row.get("execution_key"),
+        failures: row.get("failures"),
+        crashes: row.get("crashes"),
+        error_class: row.get("error_class"),
+        error_message: row.get("error_message"),
+        body: row.get("body"),
+        created_at: row.get("created_at"),
+        claimed_by: row.get("claimed_by"),
+        claimed_at: row.get("claimed_at"),
+        resolved_at: row.get("resolved_at"),
+        resolved_by: row.get("resolved_by"),
+        resolution: row.get("resolution"),
+    }
+}

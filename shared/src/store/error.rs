@@ -1,0 +1,145 @@
+//! What can go wrong between the house and its database.
+//!
+//! A store error is never a task's failure: whoever meets one holds what it has and repeats.
+
+use std::sync::Arc;
+
+use tokio_postgres::error::SqlState;
+
+/// A failed conversation with `PostgreSQL`. Cheap to clone: a batch shares one.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The connection string cannot be used.
+    #[error(
+        "the PostgreSQL connection string is wrong: {0}; expected postgres://user:password@host:port/database"
+    )]
+    Dsn(String),
+    /// Nobody answers, or the connection was lost.
+    #[error("cannot reach PostgreSQL at {at}: {cause}; is it running, and is the address right?")]
+    Unreachable {
+        /// Host, port and database.
+        at: String,
+        /// What the network said.
+        cause: String,
+    },
+    /// The server answered and said no.
+    #[error("PostgreSQL at {at} refused the connection: {cause}")]
+    Refused {
+        /// Host, port and database.
+        at: String,
+        /// What the server said.
+        cause: String,
+    },
+    /// No answer in time; the statement may or may not have been executed.
+    #[error("no answer from PostgreSQL at {at} within {seconds} s")]
+    Timeout {
+        /// Host, port and database.
+        at: String,
+        /// The limit.
+        seconds: u64,
+    },
+    /// The schema is not the one this binary was built for.
+    #[error("the database has schema version {found}, this binary needs {wanted}; {advice}")]
+    Schema {
+        /// Version found, 0 for an empty database.
+        found: u32,
+        /// Version needed.
+        wanted: u32,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A migration failed.
+    #[error("a migration failed: {0}")]
+    Migration(String),
+    /// A statement failed.
+    #[error("PostgreSQL: {0}")]
+    Database(Arc<DatabaseError>),
+    /// A row that this binary does not understand, for example written by a newer one.
+    #[error("unexpected row: {0}")]
+    Row(String),
+}
+
+/// What the server said, with its SQLSTATE.
+#[derive(Debug, thiserror::Error)]
+#[error("{message} ({code})")]
+pub struct DatabaseError {
+    /// SQLSTATE, or `connection`.
+    pub code: String,
+    /// The server's words.
+    pub message: String,
+    #[source]
+    source: tokio_postgres::Error,
+}
+
+impl Error {
+    /// SQLSTATE of a failed statement.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Database(error) => Some(&error.code),
+            _ => None,
+        }
+    }
+
+    /// True when the service is away rather than the request wrong: exit code 4 of a command.
+    pub fn is_unreachable(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Refused { .. } | Self::Timeout { .. } => true,
+            Self::Database(error) => {
+                error.code == "connection"
+                    || error.code.starts_with("08")
+                    || error.code.starts_with("57P")
+                    || error.code == "53300"
+            }
+            Self::Dsn(_) | Self::Schema { .. } | Self::Migration(_) | Self::Row(_) => false,
+        }
+    }
+
+    pub(super) fn row(message: impl std::fmt::Display) -> Self {
+        Self::Row(message.to_string())
+    }
+
+    pub(super) fn from_postgres(error: tokio_postgres::Error, at: &str) -> Self {
+        if let Some(db) = error.as_db_error() {
+            let code = db.code();
+            let refused = [
+                SqlState::INVALID_PASSWORD,
+                SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+                SqlState::INVALID_CATALOG_NAME,
+                SqlState::TOO_MANY_CONNECTIONS,
+                SqlState::CANNOT_CONNECT_NOW,
+            ];
+            if refused.contains(code) {
+                return Self::Refused { at: at.to_owned(), cause: db.message().to_owned() };
+            }
+            return Self::Database(Arc::new(DatabaseError {
+                code: code.code().to_owned(),
+                message: db.message().to_owned(),
+                source: error,
+            }));
+        }
+        let cause = chain(&error);
+        if error.is_closed() || std::error::Error::source(&error).is_some() {
+            return Self::Unreachable { at: at.to_owned(), cause };
+        }
+        Self::Database(Arc::new(DatabaseError {
+            code: "connection".to_owned(),
+            message: cause,
+            source: error,
+        }))
+    }
+}
+
+/// An error with its causes, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,6 @@
+-- Pauses ($2 names who) or resumes ($2 is NULL). Ticks during a pause are recorded as paused.
+UPDATE schedules
+SET paused_at = CASE WHEN $2::text IS NULL THEN NULL ELSE coalesce(paused_at, belfry_now()) END,
+    paused_by = CASE WHEN $2::text IS NULL THEN NULL ELSE coalesce(paused_by, $2) END
+WHERE name = $1 AND removed_at IS NULL
+RETURNING name

@@ -1,0 +1,2 @@
+-- What was applied last.
+SELECT max(version)::int AS version FROM refinery_schema_history

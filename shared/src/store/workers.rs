@@ -1,0 +1,110 @@
+//! Incarnations: a random identity per start of a process, kept alive by a heartbeat.
+//!
+//! A lost identity is never renewed: the process takes a new one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::connect::Store;
+use super::enqueue::millis;
+use super::error::Error;
+use crate::domain::attempt::Incarnation;
+
+/// What a process says of itself.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    /// Its identity.
+    pub id: Incarnation,
+    /// `worker` or `producer`.
+    pub role: &'static str,
+    /// `role@host#pid`.
+    pub label: String,
+    /// Pool to slots.
+    pub pools: BTreeMap<String, usize>,
+    /// Life of the lease.
+    pub ttl: Duration,
+}
+
+/// A process as listed. JSON: one object with these keys.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkerRow {
+    /// Identity.
+    pub id: Uuid,
+    /// `worker` or `producer`.
+    pub role: String,
+    /// `role@host#pid`.
+    pub label: String,
+    /// Version of the binary.
+    pub version: String,
+    /// Pool to slots.
+    pub pools: Value,
+    /// Registration.
+    pub started_at: DateTime<Utc>,
+    /// Last heartbeat.
+    pub seen_at: DateTime<Utc>,
+    /// Lease not over and not fenced.
+    pub alive: bool,
+    /// Takes nothing new.
+    pub draining: bool,
+    /// Stopped in good order at.
+    pub stopped_at: Option<DateTime<Utc>>,
+    /// Tasks it runs now.
+    pub running: i64,
+}
+
+impl Store {
+    /// Registers an incarnation.
+    pub async fn register(&self, who: &Registration) -> Result<(), Error> {
+        let pools = serde_json::to_value(&who.pools).map_err(Error::row)?;
+        self.query(
+            include_str!("sql/register.sql"),
+            &[
+                &who.id.0,
+                &who.role,
+                &who.label,
+                &env!("CARGO_PKG_VERSION"),
+                &pools,
+                &millis(who.ttl),
+            ],
+        )
+        .await
+        .map(drop)
+    }
+
+    /// Renews a lease; `None` when the identity is over, else whether a drain is asked.
+    pub async fn renew(&self, id: Incarnation, ttl: Duration) -> Result<Option<bool>, Error> {
+        let row = self.query_opt(include_str!("sql/renew.sql"), &[&id.0, &millis(ttl)]).await?;
+        Ok(row.map(|row| row.get("draining")))
+    }
+
+    /// Ends an identity in good order.
+    pub async fn retire(&self, id: Incarnation) -> Result<(), Error> {
+        self.query(include_str!("sql/stop.sql"), &[&id.0]).await.map(drop)
+    }
+
+    /// Living processes, or all that are on record.
+    pub async fn workers(&self, all: bool) -> Result<Vec<WorkerRow>, Error> {
+        let rows = self.query(include_str!("sql/workers.sql"), &[&all]).await?;
+        Ok(rows
+            .iter()
+            .map(|row| WorkerRow {
+                id: row.get("id"),
+                role: row.get("role"),
+                label: row.get("label"),
+                version: row.get("version"),
+                pools: row.get("pools"),
+                started_at: row.get("started_at"),
+                seen_at: row.get("seen_at"),
+                alive: row.get("alive"),
+                draining: row.get("draining"),
+                stopped_at: row.get("stopped_at"),
+                running: row.get("running"),
+            })
+            .collect())
+    }
+}

@@ -1,1 +1,0 @@
-//! A house for tests.

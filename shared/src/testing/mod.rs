@@ -1,0 +1,49 @@
+//! A house for tests: a database of their own on a real server, a broker prefix of their own.
+//!
+//! Behind the feature `testing`; never part of a release. A test that finds no service fails with
+//! one clear line.
+
+mod database;
+
+pub use database::TestDatabase;
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+/// How long a test waits for a condition unless it says otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A variable that a test needs, or a clear end.
+#[expect(clippy::disallowed_methods, reason = "tests read where script/services put the services")]
+pub fn needed(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| {
+        panic!(
+            "{variable} is not set: run `script/services up` and `eval \"$(script/services env)\"`"
+        )
+    })
+}
+
+/// Waits until `probe` answers something, polling; panics with `what` after [`PATIENCE`].
+pub async fn eventually<T, F, Fut>(what: &str, probe: F) -> T
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Option<T>>,
+{
+    within(PATIENCE, what, probe).await
+}
+
+/// As [`eventually`], with a deadline of the caller's.
+pub async fn within<T, F, Fut>(patience: Duration, what: &str, mut probe: F) -> T
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Option<T>>,
+{
+    let started = Instant::now();
+    loop {
+        if let Some(found) = probe().await {
+            return found;
+        }
+        assert!(started.elapsed() < patience, "not within {patience:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+}

@@ -1,0 +1,182 @@
+//! One pool's loop: permit → delivery → process → settle.
+//!
+//! A permit comes first, so nothing is taken from the queue that no slot could run, and "unacked"
+//! in the RabbitMQ UI means "running".
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::broker::{Consumer, Delivery, Destination, Error, Publisher};
+use shared::domain::delay::rung_for;
+use shared::domain::message::Message;
+use shared::domain::task::TaskId;
+use shared::store::{Action, Settlement};
+use shared::telemetry::{metrics, spans};
+use tokio::sync::{Semaphore, watch};
+use tracing::{debug, warn};
+
+use crate::processor::{Processor, Taken};
+
+/// What a pool's loop works with.
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Its queue, for spans.
+    pub queue: String,
+    /// Its slots.
+    pub slots: usize,
+    /// Tasks with a longer timeout are acked right after their claim: the lease protects them, and
+    /// the broker's consumer timeout would not.
+    pub ack_early_above: Duration,
+    /// Runs tasks.
+    pub processor: Processor,
+    /// Publishes retries and dead letters.
+    pub publisher: Publisher,
+}
+
+impl Pool {
+    /// Takes and runs until the consumer ends or a drain is asked, then waits for its slots.
+    pub async fn run(self: Arc<Self>, mut consumer: Consumer, mut draining: watch::Receiver<bool>) {
+        let free = Arc::new(Semaphore::new(self.slots));
+        loop {
+            // Never closed, so never an error.
+            let Ok(slot) = free.clone().acquire_owned().await else { break };
+            if self.processor.outage.is_down() {
+                consumer.pause().await;
+                self.processor.outage.over().await;
+                consumer.resume();
+            }
+            let delivery = tokio::select! {
+                next = consumer.next() => next,
+                _ = draining.wait_for(|draining| *draining) => {
+                    consumer.stop_consuming().await;
+                    None
+                }
+            };
+            let Some(delivery) = delivery else { break };
+            let this = self.clone();
+            self.processor.shutdown.spawn(async move {
+                this.deliver(delivery).await;
+                drop(slot);
+            });
+        }
+        // All permits back: every slot has settled.
+        let _ = free.acquire_many(self.slots as u32).await;
+    }
+
+    async fn deliver(&self, delivery: Delivery) {
+        let span = spans::process(
+            &spans::Delivery {
+                queue: &self.queue,
+                exchange: delivery.exchange(),
+                routing_key: delivery.routing_key(),
+                message_id: delivery.message_id().unwrap_or_default(),
+                worker: &self.processor.label,
+                redelivered: delivery.redelivered(),
+                ..spans::Delivery::default()
+            },
+            delivery.traceparent(),
+            delivery.header("previous-attempt"),
+        );
+        span.in_scope(async {
+            let ids = match delivery.body() {
+                Ok(body) => body.ids(),
+                Err(error) => return self.unreadable(delivery, &error.to_string()).await,
+            };
+            self.work(delivery, ids).await;
+        })
+        .await;
+    }
+
+    /// Runs the tasks of a delivery one after another, then acks it.
+    async fn work(&self, delivery: Delivery, ids: Vec<TaskId>) {
+        let mut held = Some(delivery);
+        for id in ids {
+            let settlement = match self.processor.claim(id).await {
+                Taken::Leave => return,
+                Taken::Settle(settlement) => settlement,
+                Taken::Task(claimed) => {
+                    if claimed.timeout() > self.ack_early_above
+                        && let Some(delivery) = held.take()
+                    {
+                        delivery.ack().await;
+                    }
+                    match self.processor.execute(claimed).await {
+                        Some(settlement) => settlement,
+                        // The process ends and the row is rescued: the broker may keep the message.
+                        None => return,
+                    }
+                }
+            };
+            self.settle(settlement, held.as_ref()).await;
+        }
+        if let Some(delivery) = held {
+            delivery.ack().await;
+        }
+    }
+
+    /// Carries out everything of a settlement but the ack, which follows.
+    async fn settle(&self, settlement: Settlement, delivery: Option<&Delivery>) {
+        match settlement.into_action() {
+            Action::Ack | Action::Fenced => {}
+            Action::Delay { remaining, message, mark } => {
+                let to = rung_for(remaining).map_or(Destination::Tasks, Destination::Retry);
+                if self.publish(to, &message).await.is_ok() && mark {
+                    let marks = [(message.task_id, message.run)];
+                    if let Err(error) = self.processor.store.mark_published(&marks).await {
+                        debug!(%error, "the mark is missing; the relay publishes once more");
+                    }
+                }
+            }
+            Action::DeadLetter { message } => {
+                let letter = message.dead_letter;
+                if self.publish(Destination::Dead, &message).await.is_ok()
+                    && let Some(letter) = letter
+                    && let Err(error) = self.processor.store.mark_letters(&[letter]).await
+                {
+                    debug!(%error, "the letter's mark is missing; the relay publishes once more");
+                }
+            }
+            Action::Orphan => {
+                let Some(delivery) = delivery else { return };
+                metrics::message_rejected("orphan");
+                let reason = "no such task: an orphan after a failover, or a forged message";
+                let key = delivery.routing_key().to_owned();
+                let _ = self.publisher.publish_unreadable(delivery.raw(), reason, &key).await;
+            }
+        }
+    }
+
+    async fn publish(&self, to: Destination, message: &Message) -> Result<(), Error> {
+        let parent = message.traceparent.as_deref();
+        let span = spans::publish(&self.publisher.exchange(to), message, parent);
+        let answer = self.publisher.publish(to, message).await;
+        if let Err(error) = &answer {
+            span.fail(error.kind(), error.to_string());
+            // The row says that it is unpublished: the relay publishes it.
+            warn!(%error, task.id = %message.task_id, "not published by the worker");
+        }
+        answer
+    }
+
+    /// A body that points to no task goes to the dead exchange with the reason, and into a row.
+    async fn unreadable(&self, delivery: Delivery, reason: &str) {
+        warn!(reason, "an unreadable message was moved to the dead letters");
+        metrics::message_rejected("unreadable");
+        let body = String::from_utf8_lossy(delivery.raw());
+        let start: String = body.chars().take(UNREADABLE_CHARS).collect();
+        let keep = || self.processor.store.keep_unreadable(reason, &start);
+        if self.processor.outage.hold("keep an unreadable message", keep).await.is_none() {
+            return;
+        }
+        let key = delivery.routing_key().to_owned();
+        // A copy with the reason where the broker takes it, else the queue's own dead-lettering.
+        match self.publisher.publish_unreadable(delivery.raw(), reason, &key).await {
+            Ok(()) => delivery.ack().await,
+            Err(_) => delivery.reject().await,
+        };
+    }
+}
+
+/// Characters of an unreadable message that are kept in its row.
+const UNREADABLE_CHARS: usize = 2000;

@@ -1,0 +1,209 @@
+//! The life of one message: claim, run, decide, record.
+//!
+//! It never meets AMQP: it gets a task's id and answers how to settle. An attempt runs inside its
+//! walls: the identity's life, a cancel, a timeout, a panic net.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng;
+use serde_json::Value;
+use shared::domain::attempt::{Attempt, ClaimToken};
+use shared::domain::outcome::{self, ErrorClass, Failure, TaskError};
+use shared::shutdown::Shutdown;
+use shared::store::{Claim, Completion, Settlement, Store};
+use shared::telemetry::spans::{self, Span};
+use shared::telemetry::{metrics, names};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::context::{Context, House};
+use crate::handler::Handlers;
+use crate::heartbeat::{Heartbeat, Identity};
+use crate::outage::Outage;
+use crate::slots::{Held, Listed, Slots};
+
+/// A rolling deploy: a newer worker may know the type. Costs no failure.
+pub const NO_HANDLER_DELAY: Duration = Duration::from_secs(30);
+
+/// Runs tasks. Clones share everything.
+#[derive(Clone)]
+pub struct Processor {
+    /// Hot statements: claims and records.
+    pub store: Store,
+    /// What handlers share; its store is another, driven by the handlers' runtime.
+    pub house: House,
+    /// By task type.
+    pub handlers: Arc<Handlers>,
+    /// Our identity.
+    pub heartbeat: Heartbeat,
+    /// Our claims.
+    pub slots: Slots,
+    /// Holding when the store is away.
+    pub outage: Outage,
+    /// Where handlers run, so that one that blocks its thread starves nothing else.
+    pub runtime: Handle,
+    /// When to give back.
+    pub shutdown: Shutdown,
+    /// `worker@host#pid`.
+    pub label: String,
+}
+
+/// A task in hand, with everything that protects it.
+pub struct Claimed {
+    attempt: Box<Attempt>,
+    identity: Identity,
+    cancel: CancellationToken,
+    /// Keeps the claim on the list until the record is written.
+    _listed: Listed,
+}
+
+/// What a claim came to.
+pub enum Taken {
+    /// Run it.
+    Task(Claimed),
+    /// Settle the delivery like this.
+    Settle(Settlement),
+    /// The process ends: leave the delivery to the broker.
+    Leave,
+}
+
+impl Claimed {
+    /// Longest time that the attempt may take.
+    pub fn timeout(&self) -> Duration {
+        self.attempt.timeout
+    }
+}
+
+impl Processor {
+    /// Claims a task under our living identity, with a token of its own.
+    pub async fn claim(&self, task: shared::domain::task::TaskId) -> Taken {
+        loop {
+            let Some(identity) = self.heartbeat.identity().await else { return Taken::Leave };
+            let token = ClaimToken::new();
+            let cancel = CancellationToken::new();
+            let held = Held { task, by: identity.incarnation, cancel: cancel.clone() };
+            let listed = self.slots.list(token, held);
+            let ask = || self.store.claim(task, token, identity.incarnation);
+            match self.outage.hold("claim", ask).await {
+                Some(Claim::Run(attempt)) => {
+                    return Taken::Task(Claimed { attempt, identity, cancel, _listed: listed });
+                }
+                Some(Claim::Skip(settlement)) => return Taken::Settle(settlement),
+                Some(Claim::LostIdentity) => {
+                    // The heartbeat sees it too; a new identity follows.
+                    identity.lost.cancel();
+                }
+                None => return Taken::Leave,
+            }
+        }
+    }
+
+    /// Runs a claimed task, decides, records, and says how to settle. `None`: the process ends.
+    pub async fn execute(&self, claimed: Claimed) -> Option<Settlement> {
+        let attempt = &claimed.attempt;
+        let span = spans::attempt(attempt, &self.label);
+        metrics::queue_wait(&attempt.task_type, attempt.waited);
+        let result = self.run(&claimed, &span).await;
+        let error = result.as_ref().err().cloned();
+        let (policy, semantics) = (&attempt.retry, attempt.semantics);
+        let jitter = rand::rng().random_range(0.0..=1.0);
+        let outcome = outcome::decide(result, attempt.failures, policy, semantics, jitter);
+        tell(&span, attempt, &outcome, error.as_ref());
+
+        let completion = Completion {
+            task: attempt.task_id,
+            token: attempt.token,
+            traceparent: span.traceparent(),
+            outcome,
+        };
+        let recorded =
+            self.outage.hold("record", || self.store.record(&completion)).await?;
+        if recorded.settlement.is_fenced() {
+            metrics::fenced(&attempt.task_type);
+            warn!(task.id = %attempt.task_id, task.run = attempt.run,
+                "fenced: another attempt has the task, this one's result is not written");
+        }
+        Some(recorded.settlement)
+    }
+
+    /// Runs the handler inside its walls.
+    async fn run(&self, claimed: &Claimed, span: &Span) -> Result<Value, TaskError> {
+        let attempt = &claimed.attempt;
+        let Some(handler) = self.handlers.get(&attempt.task_type) else {
+            return Err(TaskError::snooze(
+                NO_HANDLER_DELAY,
+                format!("this worker has no handler for {:?}", attempt.task_type),
+            ));
+        };
+        let context = Context::new(self.house.clone(), attempt, claimed.cancel.clone());
+        let payload = attempt.payload.clone();
+        let work = span.in_scope(async move { handler.run(&context, payload).await });
+        let mut work = Work(self.runtime.spawn(work));
+
+        tokio::select! {
+            biased;
+            joined = &mut work.0 => match joined {
+                Ok(result) => result,
+                Err(error) => Err(panicked(error)),
+            },
+            () = claimed.identity.lost.cancelled() => Err(interrupted("the lease was lost")),
+            () = claimed.cancel.cancelled() => Err(TaskError::Cancelled),
+            () = self.shutdown.hard.cancelled() => Err(interrupted("the worker was stopped")),
+            () = tokio::time::sleep(attempt.timeout) => Err(TaskError::Retry {
+                failure: Failure::new(
+                    ErrorClass::Timeout,
+                    format!("timed out after {:?}", attempt.timeout),
+                ),
+                after: None,
+            }),
+        }
+    }
+}
+
+/// A running handler; stopped when it is no longer waited for.
+struct Work(JoinHandle<Result<Value, TaskError>>);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn interrupted(why: &str) -> TaskError {
+    TaskError::Snooze {
+        delay: Duration::ZERO,
+        failure: Failure::new(ErrorClass::Interrupted, why),
+    }
+}
+
+fn panicked(error: tokio::task::JoinError) -> TaskError {
+    if !error.is_panic() {
+        return interrupted("the handler was stopped");
+    }
+    let panic = error.into_panic();
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message");
+    TaskError::retry(format!("the handler panicked: {text}"))
+}
+
+/// One line per attempt, where it is settled.
+fn tell(span: &Span, attempt: &Attempt, outcome: &outcome::Outcome, error: Option<&TaskError>) {
+    let name = outcome.as_str();
+    let class = error.map(|error| error.class().as_str());
+    metrics::attempt_ended(&attempt.task_type, name, class);
+    span.set(names::own::OUTCOME, name);
+    let Some(error) = error else {
+        info!(task.id = %attempt.task_id, task.type_ = %attempt.task_type, task.run = attempt.run,
+            "completed");
+        return;
+    };
+    span.fail(error.class().as_str(), error.to_string());
+    warn!(task.id = %attempt.task_id, task.type_ = %attempt.task_type, task.run = attempt.run,
+        outcome = name, %error, "did not complete");
+}
