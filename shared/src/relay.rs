@@ -22,7 +22,8 @@ use crate::telemetry::spans;
 pub const POLL: Duration = Duration::from_secs(1);
 /// A look may take this share of the relay's time, so that a long backlog is not scanned all day.
 const LOOK_SHARE: u32 = 10;
-/// A backup leaves rows to the leader's relay until they are this late.
+/// A backup leaves rows to the leader's relay until they are this late, and every relay a dead letter
+/// to the worker that recorded it.
 pub const BACKUP_GRACE: Duration = Duration::from_secs(3);
 /// Pause after the broker took nothing.
 const BROKER_AWAY: Duration = Duration::from_millis(500);
@@ -111,7 +112,7 @@ impl Relay {
 
     /// Publishes the open dead letters that have no copy in the dead queue yet.
     pub async fn publish_letters(&self) -> Result<usize, Error> {
-        let letters = self.store.unpublished_letters().await?;
+        let letters = self.store.unpublished_letters(BACKUP_GRACE).await?;
         let batch: Vec<(Destination, Message)> =
             letters.into_iter().map(|message| (Destination::Dead, message)).collect();
         let confirmed = self.publish_traced(&batch).await;

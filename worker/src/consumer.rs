@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use shared::broker::{Consumer, Delivery, Destination, Error, Publisher};
 use shared::domain::delay::rung_for;
-use shared::domain::message::Message;
+use shared::domain::message::{Body, Message};
 use shared::domain::task::TaskId;
 use shared::store::{Action, Settlement};
 use shared::telemetry::{metrics, spans};
@@ -48,7 +48,7 @@ impl Pool {
             }
             let delivery = tokio::select! {
                 next = consumer.next() => next,
-                _ = draining.wait_for(|draining| *draining) => {
+                () = asked(&mut draining) => {
                     consumer.stop_consuming().await;
                     None
                 }
@@ -70,7 +70,8 @@ impl Pool {
                 queue: &self.queue,
                 exchange: delivery.exchange(),
                 routing_key: delivery.routing_key(),
-                message_id: delivery.message_id().unwrap_or_default(),
+                task_id: delivery.message_id().unwrap_or_default(),
+                body_size: delivery.raw().len(),
                 worker: &self.processor.label,
                 redelivered: delivery.redelivered(),
                 ..spans::Delivery::default()
@@ -79,11 +80,11 @@ impl Pool {
             delivery.header("previous-attempt"),
         );
         span.in_scope(async {
-            let ids = match delivery.body() {
-                Ok(body) => body.ids(),
-                Err(error) => return self.unreadable(delivery, &error.to_string()).await,
-            };
-            self.work(delivery, ids).await;
+            let ids = delivery.body().map(Body::ids).map_err(ToString::to_string);
+            match ids {
+                Ok(ids) => self.work(delivery, ids).await,
+                Err(reason) => self.unreadable(delivery, &reason).await,
+            }
         })
         .await;
     }
@@ -175,6 +176,14 @@ impl Pool {
             Ok(()) => delivery.ack().await,
             Err(_) => delivery.reject().await,
         };
+    }
+}
+
+/// Resolves when a drain is asked for.
+async fn asked(draining: &mut watch::Receiver<bool>) {
+    if draining.wait_for(|draining| *draining).await.is_err() {
+        // The heartbeat has ended, and with it the process: its own stop comes by the consumer.
+        std::future::pending().await
     }
 }
 

@@ -133,9 +133,12 @@ impl Publisher {
         if let Err(error) = self.connected().await {
             return vec![Err(error); messages.len()];
         }
-        let publishing = messages.iter().map(|(to, message)| async move {
+        // Requests are made first: a closure that borrows in a stream is not `Send` enough.
+        let requests: Vec<_> =
+            messages.iter().map(|(to, message)| self.request(*to, message)).collect();
+        let publishing = requests.into_iter().map(|request| async move {
             self.usable()?;
-            self.confirmed(self.request(*to, message)?).await
+            self.confirmed(request?).await
         });
         // Those that cannot be in the window yet would only start their clocks.
         stream::iter(publishing).buffered(WINDOW).collect().await

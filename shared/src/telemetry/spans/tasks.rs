@@ -39,7 +39,7 @@ pub fn publish(exchange: &str, message: &Message, parent: Option<&str>) -> Span 
         .with(belfry::TASK_TYPE, message.task_type.clone())
         .with(belfry::EXECUTION_KEY, message.execution_key.clone())
         .with_some(belfry::SCHEDULE, message.schedule.clone())
-        .logged("task.id", message.task_id)
+        .logged("task.id", message.task_id.to_string())
         .start(&parent)
 }
 
@@ -99,9 +99,9 @@ pub fn attempt(attempt: &Attempt, worker: &str) -> Span {
         .with(belfry::QUEUE_WAIT_MS, i64::try_from(attempt.waited.as_millis()).unwrap_or(i64::MAX))
         .with(belfry::WORKER, worker.to_owned())
         .with_some(belfry::SCHEDULE, attempt.schedule.clone())
-        .logged("task.id", attempt.task_id)
-        .logged("task.type", &attempt.task_type)
-        .logged("task.run", attempt.run)
+        .logged("task.id", attempt.task_id.to_string())
+        .logged("task.type", attempt.task_type.clone())
+        .logged("task.run", attempt.run.to_string())
         .start(&Parent::Scope)
 }
 
