@@ -9,6 +9,8 @@ native_find() {
   local dir fetched=
   if [ -d "$state/packages/usr" ]; then fetched=$state/packages; fi
   pg_bin='' mq_bin='' native_missing=()
+  erl_path=${fetched:+$fetched/usr/lib/erlang/bin:$fetched/usr/bin:}$PATH
+  libraries=${fetched:+$fetched/usr/lib/$(uname -m)-linux-gnu:$fetched/lib/$(uname -m)-linux-gnu}
   for dir in "$fetched"/usr/lib/postgresql/*/bin /usr/lib/postgresql/*/bin /usr/pgsql-*/bin \
     /opt/homebrew/opt/postgresql@*/bin /usr/local/opt/postgresql@*/bin; do
     # Names sort 9 after 17, so that the version itself must decide.
@@ -28,11 +30,11 @@ native_find() {
   done
   [ -n "$pg_bin" ] || native_missing+=(postgresql)
   [ -n "$mq_bin" ] || native_missing+=(rabbitmq-server)
-  erl_path=${fetched:+$fetched/usr/lib/erlang/bin:$fetched/usr/bin:}$PATH
-  libraries=${fetched:+$fetched/usr/lib/$(uname -m)-linux-gnu}
 }
 
-native_postgres_version() { "$1/postgres" --version 2>/dev/null | sed -n 's/.* \([0-9][0-9.]*\).*/\1/p'; }
+with_libraries() { env ${libraries:+LD_LIBRARY_PATH="$libraries"} "$@"; }
+
+native_postgres_version() { with_libraries "$1/postgres" --version 2>/dev/null | sed -n 's/.* \([0-9][0-9.]*\).*/\1/p'; }
 
 native_usable() {
   native_find
@@ -143,7 +145,7 @@ gone() { ! kill -0 "$1" 2>/dev/null; }
 
 # ---- PostgreSQL
 
-native_psql() { PGPASSWORD=belfry "$pg_bin/psql" -X -q -h 127.0.0.1 -p "$pg_port" -U belfry "$@"; }
+native_psql() { PGPASSWORD=belfry with_libraries "$pg_bin/psql" -X -q -h 127.0.0.1 -p "$pg_port" -U belfry "$@"; }
 
 native_init_postgres() {
   local new=$state/pg.new
@@ -272,4 +274,4 @@ native_ctl() { mq_run "$mq_bin/rabbitmqctl" "$@"; }
 
 native_describe() { echo "PostgreSQL $pg_version and RabbitMQ ${mq_version:-} are installed"; }
 
-native_interactive_psql() { exec env ${libraries:+LD_LIBRARY_PATH="$libraries"} "$pg_bin/psql" "$@"; }
+native_interactive_psql() { with_libraries "$pg_bin/psql" "$@"; }
