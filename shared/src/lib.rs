@@ -11,6 +11,7 @@ pub mod config;
 pub mod domain;
 pub mod health;
 pub mod http;
+pub mod process;
 pub mod relay;
 pub mod retry;
 pub mod shutdown;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use shared::broker::{Consumer, Delivery, Destination, Error, Publisher};
 use shared::domain::delay::rung_for;
-use shared::domain::message::Message;
+use shared::domain::message::{Body, Message};
 use shared::domain::task::TaskId;
 use shared::store::{Action, Settlement};
 use shared::telemetry::{metrics, spans};
@@ -48,7 +48,7 @@ impl Pool {
             }
             let delivery = tokio::select! {
                 next = consumer.next() => next,
-                _ = draining.wait_for(|draining| *draining) => {
+                () = asked(&mut draining) => {
                     consumer.stop_consuming().await;
                     None
                 }
@@ -70,7 +70,8 @@ impl Pool {
                 queue: &self.queue,
                 exchange: delivery.exchange(),
                 routing_key: delivery.routing_key(),
-                message_id: delivery.message_id().unwrap_or_default(),
+                task_id: delivery.message_id().unwrap_or_default(),
+                body_size: delivery.raw().len(),
                 worker: &self.processor.label,
                 redelivered: delivery.redelivered(),
                 ..spans::Delivery::default()
@@ -79,11 +80,11 @@ impl Pool {
             delivery.header("previous-attempt"),
         );
         span.in_scope(async {
-            let ids = match delivery.body() {
-                Ok(body) => body.ids(),
-                Err(error) => return self.unreadable(delivery, &error.to_string()).await,
-            };
-            self.work(delivery, ids).await;
+            let ids = delivery.body().map(Body::ids).map_err(ToString::to_string);
+            match ids {
+                Ok(ids) => self.work(delivery, ids).await,
+                Err(reason) => self.unreadable(delivery, &reason).await,
+            }
         })
         .await;
     }
@@ -119,18 +120,18 @@ impl Pool {
     async fn settle(&self, settlement: Settlement, delivery: Option<&Delivery>) {
         match settlement.into_action() {
             Action::Ack | Action::Fenced => {}
-            Action::Delay { remaining, message, mark } => {
+            Action::Delay { remaining, mut message, mark } => {
                 let to = rung_for(remaining).map_or(Destination::Tasks, Destination::Retry);
-                if self.publish(to, &message).await.is_ok() && mark {
+                if self.publish(to, &mut message).await.is_ok() && mark {
                     let marks = [(message.task_id, message.run)];
                     if let Err(error) = self.processor.store.mark_published(&marks).await {
                         debug!(%error, "the mark is missing; the relay publishes once more");
                     }
                 }
             }
-            Action::DeadLetter { message } => {
+            Action::DeadLetter { mut message } => {
                 let letter = message.dead_letter;
-                if self.publish(Destination::Dead, &message).await.is_ok()
+                if self.publish(Destination::Dead, &mut message).await.is_ok()
                     && let Some(letter) = letter
                     && let Err(error) = self.processor.store.mark_letters(&[letter]).await
                 {
@@ -147,9 +148,8 @@ impl Pool {
         }
     }
 
-    async fn publish(&self, to: Destination, message: &Message) -> Result<(), Error> {
-        let parent = message.traceparent.as_deref();
-        let span = spans::publish(&self.publisher.exchange(to), message, parent);
+    async fn publish(&self, to: Destination, message: &mut Message) -> Result<(), Error> {
+        let span = spans::publish_copy(&self.publisher.exchange(to), message);
         let answer = self.publisher.publish(to, message).await;
         if let Err(error) = &answer {
             span.fail(error.kind(), error.to_string());
@@ -175,6 +175,14 @@ impl Pool {
             Ok(()) => delivery.ack().await,
             Err(_) => delivery.reject().await,
         };
+    }
+}
+
+/// Resolves when a drain is asked for.
+async fn asked(draining: &mut watch::Receiver<bool>) {
+    if draining.wait_for(|draining| *draining).await.is_err() {
+        // The heartbeat has ended, and with it the process: its own stop comes by the consumer.
+        std::future::pending().await
     }
 }
 

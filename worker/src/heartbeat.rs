@@ -155,7 +155,9 @@ impl Beat {
             }
             let asked = Instant::now();
             if asked >= since + safe {
-                warn!("the lease could not be renewed; handlers are stopped and a new identity is taken");
+                warn!(
+                    "the lease could not be renewed; handlers are stopped and a new identity is taken"
+                );
                 return;
             }
             let renewing = self.store.renew(identity.incarnation, self.who.ttl);
@@ -163,7 +165,8 @@ impl Beat {
                 Ok(Ok(Some(draining))) => {
                     since = asked;
                     due = asked + self.who.interval;
-                    self.draining.send_if_modified(|now| std::mem::replace(now, draining) != draining);
+                    self.draining
+                        .send_if_modified(|now| std::mem::replace(now, draining) != draining);
                     self.audit(identity, since + safe).await;
                 }
                 Ok(Ok(None)) => {
@@ -191,4 +194,3 @@ impl Beat {
         }
     }
 }
-

@@ -119,8 +119,7 @@ impl Processor {
             traceparent: span.traceparent(),
             outcome,
         };
-        let recorded =
-            self.outage.hold("record", || self.store.record(&completion)).await?;
+        let recorded = self.outage.hold("record", || self.store.record(&completion)).await?;
         if recorded.settlement.is_fenced() {
             metrics::fenced(&attempt.task_type);
             warn!(task.id = %attempt.task_id, task.run = attempt.run,
@@ -173,10 +172,7 @@ impl Drop for Work {
 }
 
 fn interrupted(why: &str) -> TaskError {
-    TaskError::Snooze {
-        delay: Duration::ZERO,
-        failure: Failure::new(ErrorClass::Interrupted, why),
-    }
+    TaskError::Snooze { delay: Duration::ZERO, failure: Failure::new(ErrorClass::Interrupted, why) }
 }
 
 fn panicked(error: tokio::task::JoinError) -> TaskError {
@@ -197,7 +193,7 @@ fn tell(span: &Span, attempt: &Attempt, outcome: &outcome::Outcome, error: Optio
     let name = outcome.as_str();
     let class = error.map(|error| error.class().as_str());
     metrics::attempt_ended(&attempt.task_type, name, class);
-    span.set(names::own::OUTCOME, name);
+    span.set(names::belfry::OUTCOME, name);
     let Some(error) = error else {
         info!(task.id = %attempt.task_id, task.type_ = %attempt.task_type, task.run = attempt.run,
             "completed");

@@ -79,7 +79,7 @@ impl Settings {
             .map_err(|_| Error::BadUrl("user, vhost or query is malformed".to_owned()))?;
         if uri.vhost.is_empty() {
             // By the letter `amqp://host/` is the vhost "", which nobody has; everybody means `/`.
-            uri.vhost = "/".to_owned();
+            uri.vhost.push('/');
         }
         // IPv6 literals come with their brackets, which the resolver does not know.
         uri.authority.host = uri.authority.host.trim_matches(['[', ']']).to_owned();
@@ -123,7 +123,10 @@ impl Link {
                         return Ok(plain);
                     }
                     let tls = OwnedTLSConfig::default();
-                    plain.into_tls(&uri.authority.host, tls.as_ref()).await.map_err(tls_failed)
+                    plain
+                        .into_tls(&uri.authority.host, tls.as_ref())
+                        .await
+                        .map_err(|error| tls_failed(&error))
                 };
                 let late = |_| Err(std::io::ErrorKind::TimedOut.into());
                 Ok(timeout(CONNECT_TIMEOUT, dial).await.unwrap_or_else(late)?)
@@ -204,9 +207,7 @@ impl Link {
         match timeout(CLOSE_TIMEOUT, goodbye).await {
             Ok(Ok(())) => (),
             // A channel that is closing at the same moment makes lapin say so here; harmless.
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "the broker connection was not closed cleanly")
-            }
+            Ok(Err(error)) => tracing::debug!(%error, "the broker connection closed with an error"),
             Err(_) => tracing::debug!("the broker did not answer the close"),
         }
     }
@@ -235,7 +236,7 @@ async fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Error> {
     }
 }
 
-fn tls_failed(error: std::io::Error) -> std::io::Error {
+fn tls_failed(error: &std::io::Error) -> std::io::Error {
     std::io::Error::new(error.kind(), format!("TLS failed ({error})"))
 }
 

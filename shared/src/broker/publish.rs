@@ -132,9 +132,12 @@ impl Publisher {
         if let Err(error) = self.connected().await {
             return vec![Err(error); messages.len()];
         }
-        let publishing = messages.iter().map(|(to, message)| async move {
+        // Requests are made first: a closure that borrows in a stream is not `Send` enough.
+        let requests: Vec<_> =
+            messages.iter().map(|(to, message)| self.request(*to, message)).collect();
+        let publishing = requests.into_iter().map(|request| async move {
             self.usable()?;
-            self.confirmed(self.request(*to, message)?).await
+            self.confirmed(request?).await
         });
         // Those that cannot be in the window yet would only start their clocks.
         stream::iter(publishing).buffered(WINDOW).collect().await
@@ -155,7 +158,7 @@ impl Publisher {
             body: body.to_vec(),
             properties: headers::of_raw(properties, &self.app_id)?,
         };
-        self.confirmed(content).await
+        self.confirmed(Box::new(content)).await
     }
 
     /// Puts a body that is no task message among the dead letters, with the reason.
@@ -196,19 +199,19 @@ impl Publisher {
         }
     }
 
-    fn request(&self, to: Destination, message: &Message) -> Result<Content, Error> {
+    fn request(&self, to: Destination, message: &Message) -> Result<Box<Content>, Error> {
         let exchange = self.exchange(to);
         let body = serde_json::to_vec(&message.body())
             .expect("a body of strings and UUIDs is always JSON");
-        Ok(Content {
+        Ok(Box::new(Content {
             exchange: short("the exchange's name", &exchange)?,
             routing_key: short("the routing key", &message.routing_key())?,
             body,
             properties: headers::of_message(message, &self.app_id)?,
-        })
+        }))
     }
 
-    async fn confirmed(&self, content: Content) -> Result<(), Error> {
+    async fn confirmed(&self, content: Box<Content>) -> Result<(), Error> {
         let (reply, answer) = oneshot::channel();
         self.ask(Request::Publish { content, reply }, answer, "the confirm of a message").await
     }
@@ -265,7 +268,7 @@ impl Publisher {
 /// What a handle asks of the loop.
 #[derive(Debug)]
 enum Request {
-    Publish { content: Content, reply: oneshot::Sender<Result<(), Error>> },
+    Publish { content: Box<Content>, reply: oneshot::Sender<Result<(), Error>> },
     Depth { queue: String, reply: oneshot::Sender<Result<Option<u32>, Error>> },
 }
 

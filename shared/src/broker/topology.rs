@@ -240,7 +240,7 @@ mod tests {
         );
         check(
             "belfry.tasks.io_pool",
-            r##"belfry.tasks "io_pool.#" {"x-dead-letter-exchange":"belfry.dead","x-dead-letter-strategy":"at-least-once","x-delivery-limit":1000,"x-overflow":"reject-publish","x-queue-type":"quorum"}"##,
+            r#"belfry.tasks "io_pool.#" {"x-dead-letter-exchange":"belfry.dead","x-dead-letter-strategy":"at-least-once","x-delivery-limit":1000,"x-overflow":"reject-publish","x-queue-type":"quorum"}"#,
         );
         check(
             "belfry.retry.32m",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Longest duration that is accepted: ten years. What is longer is a slip, and would overflow later.
-pub const LONGEST: Duration = Duration::from_secs(3650 * 86_400);
+pub const LONGEST: Duration = Duration::from_hours(3650 * 24);
 
 /// Units, in nanoseconds. `ms` stands before `m` and `s`, since the longest suffix must win.
 const UNITS: [(&str, u128); 5] = [
@@ -23,7 +23,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         .unwrap_or((text, 1_000_000_000));
     let nanos =
         scaled(number, unit).ok_or("expected seconds (30, 1.5) or 500ms, 30s, 10m, 1h, 30d")?;
-    let duration = u64::try_from(nanos).map(Duration::from_nanos).unwrap_or(Duration::MAX);
+    let duration = u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos);
     if duration > LONGEST {
         return Err("longer than ten years".to_owned());
     }

@@ -102,7 +102,7 @@ impl<'a> Environment<'a> {
             (Some(value), _) => out.text.push_str(&value),
             (None, Some(default)) => out.text.push_str(default),
             (None, None) => {
-                out.text.push_str(&format!("${{{name}}}"));
+                out.text.extend(["${", name, "}"]);
                 out.unset.push(name.to_owned());
             }
         }

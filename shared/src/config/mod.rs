@@ -14,6 +14,7 @@ mod check;
 mod duration;
 mod environment;
 pub mod keys;
+mod loading;
 mod payload;
 mod pools;
 mod problems;
@@ -29,12 +30,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 pub use access::{Missing, Redacted};
-pub use duration::parse as parse_duration;
+pub use duration::{LONGEST as LONGEST_DURATION, parse as parse_duration};
 use environment::Environment;
 pub use environment::Lookup;
-pub use problems::{Problem, Problems};
-use reader::{Loading, Place};
-pub use schedules::{DEFAULT_KEY_TEMPLATE, PayloadCheck};
+use loading::Loading;
+pub use problems::{Problem, Problems, suggestion};
+use reader::Place;
+pub use schedules::PayloadCheck;
 pub use types::*;
 use yaml::Node;
 
@@ -65,9 +67,9 @@ pub fn load_str(text: &str, name: &str, variables: Lookup<'_>) -> Result<Config,
     Loader { variables, payload: &|_, _| Ok(()) }.text(text, name)
 }
 
-/// The process's variable.
+/// The process's variable; an empty one counts as unset.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
-fn variable(name: &str) -> Option<String> {
+pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
@@ -104,7 +106,9 @@ impl Loader<'_> {
         let loading = Loading::new(name, Environment::new(self.variables));
         let mut flaws = Vec::new();
         let root = yaml::parse(text, &mut flaws);
-        flaws.into_iter().for_each(|flaw| loading.flaw(flaw));
+        for flaw in flaws {
+            loading.flaw(flaw);
+        }
         let config = root.map(|root| self.config(&loading, &root));
         loading.finish(config)
     }
@@ -119,13 +123,13 @@ impl Loader<'_> {
         let secrets = sections::secrets(&root);
         let secret_names: Vec<&str> = secrets.keys().map(String::as_str).collect();
         let directory = Path::new(loading.name).parent().unwrap_or(Path::new(""));
-        let schedules = schedules::Context {
+        let schedule_context = schedules::Context {
             scheduler: &scheduler,
             pools: &pools,
             secrets: secret_names.clone(),
             payload_check: self.payload,
         };
-        let reports = reports::Context {
+        let report_context = reports::Context {
             sources: sources.keys().map(String::as_str).collect(),
             secrets: secret_names,
             directory,
@@ -136,12 +140,12 @@ impl Loader<'_> {
             database_url: storage::database_url(&storage, loading),
             rabbitmq: storage::rabbitmq(&storage, loading),
             model: storage::model(&root.section("model", keys::MODEL), loading),
-            schedules: schedules::schedules(&root, &schedules),
+            schedules: schedules::schedules(&root, &schedule_context),
             alerts: sections::alerts(&root.section("alerts", keys::ALERTS)),
             http: sections::http(&root.section("http", keys::HTTP)),
             limits: sections::limits(&root.section("limits", keys::LIMITS)),
             retention: sections::retention(&root.section("retention", keys::RETENTION)),
-            reports: reports::reports(&root, &reports),
+            reports: reports::reports(&root, &report_context),
             artifacts_dir: root
                 .section("artifacts", keys::ARTIFACTS)
                 .get("dir")
@@ -167,10 +171,8 @@ fn read(path: &Path) -> Result<String, String> {
         return Err("is larger than 1 MiB; large inputs belong in files of their own".to_owned());
     }
     String::from_utf8(bytes).map_err(|error| {
-        let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count();
-        format!("is not UTF-8 text (line {})", line + 1)
+        let right = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = right.split(|byte| *byte == b'\n').count();
+        format!("is not UTF-8 text (line {line})")
     })
 }

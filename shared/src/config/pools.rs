@@ -67,7 +67,7 @@ fn check_type(place: &Place<'_>, task_type: &str) {
     }
     match nearest(task_type, BUILT_IN_TYPES) {
         Some(near) => {
-            place.problem(format!("no handler is named {task_type}; did you mean `{near}`?"))
+            place.problem(format!("no handler is named {task_type}; did you mean `{near}`?"));
         }
         None => place.note(&format!(
             "no built-in handler is named {task_type}; a worker must bring one of its own"

@@ -12,7 +12,8 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::check;
 use super::keys;
-use super::reader::{Loading, Place, Section};
+use super::loading::Loading;
+use super::reader::{Place, Section};
 use super::{Alerts, HttpGuard, Limits, Retention, Scheduler, Source};
 use crate::domain::retry::RetryPolicy;
 
@@ -21,18 +22,18 @@ pub const DEFAULT_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 /// Default of `scheduler.heartbeat_ttl`, in intervals: two renewals may be lost.
 pub const DEFAULT_TTL_INTERVALS: u32 = 3;
 /// Default of `alerts.repeat`.
-pub const DEFAULT_ALERT_REPEAT: Duration = Duration::from_secs(30 * 60);
+pub const DEFAULT_ALERT_REPEAT: Duration = Duration::from_mins(30);
 /// Default of `sources.*.max_rows`.
 pub const DEFAULT_MAX_ROWS: u64 = 1000;
 /// Default of `sources.*.statement_timeout`.
 pub const DEFAULT_STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Default of `limits.ack_early_above`.
-pub const DEFAULT_ACK_EARLY_ABOVE: Duration = Duration::from_secs(600);
+pub const DEFAULT_ACK_EARLY_ABOVE: Duration = Duration::from_mins(10);
 /// RabbitMQ closes a channel that holds a delivery longer than this, unless told otherwise.
-const BROKER_CONSUMER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const BROKER_CONSUMER_TIMEOUT: Duration = Duration::from_mins(30);
 /// Default of `limits.crash_limit`.
 pub const DEFAULT_CRASH_LIMIT: u64 = 3;
-const DAY: Duration = Duration::from_secs(86_400);
+const DAY: Duration = Duration::from_hours(24);
 
 const _: () = assert!(DEFAULT_TTL_INTERVALS >= 2, "a lease outlives at least one lost renewal");
 

@@ -19,24 +19,25 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::check;
 use super::keys;
-use super::reader::{Loading, Place, Section};
+use super::loading::Loading;
+use super::reader::{Place, Section};
 use super::{Endpoint, Model, ModelLimit, Price, RabbitMq};
 
 /// Default of `model.timeout`: long answers of slow models still fit.
-pub const DEFAULT_MODEL_TIMEOUT: Duration = Duration::from_secs(120);
+pub const DEFAULT_MODEL_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A secret from the file, else from the first variable that is set. The check's answer says what
 /// is wrong, without the value.
 fn secret_or_variable(
-    place: Option<Place<'_>>,
+    place: Option<&Place<'_>>,
     loading: &Loading<'_>,
     variables: &[&str],
     is_right: fn(&str) -> Result<(), String>,
 ) -> Option<SecretString> {
-    if let Some(secret) = place.as_ref().and_then(Place::secret) {
-        if let (Err(what), Some(place)) = (is_right(secret.expose_secret()), &place) {
-            place.problem(what);
-        }
+    if let Some(place) = place
+        && let Some(secret) = place.secret()
+    {
+        check::report(place, is_right(secret.expose_secret()));
         return Some(secret);
     }
     let (name, value) = variables.iter().find_map(|name| Some((*name, loading.variable(name)?)))?;
@@ -49,14 +50,14 @@ fn secret_or_variable(
 /// `storage.postgres.dsn`.
 pub(super) fn database_url(storage: &Section<'_>, loading: &Loading<'_>) -> Option<SecretString> {
     let place = storage.section("postgres", keys::POSTGRES).get("dsn");
-    secret_or_variable(place, loading, &["DATABASE_URL"], check::postgres_url)
+    secret_or_variable(place.as_ref(), loading, &["DATABASE_URL"], check::postgres_url)
 }
 
 /// `storage.rabbitmq`.
 pub(super) fn rabbitmq(storage: &Section<'_>, loading: &Loading<'_>) -> RabbitMq {
     let section = storage.section("rabbitmq", keys::RABBITMQ);
     let variables = ["AMQP_URL", "RABBITMQ_URL"];
-    let url = secret_or_variable(section.get("url"), loading, &variables, check::amqp_url);
+    let url = secret_or_variable(section.get("url").as_ref(), loading, &variables, check::amqp_url);
     let prefix = section.get("prefix").and_then(|place| {
         let text = place.text()?;
         check::report(&place, check::word(&text, "-_.", 64)).map(|()| text)
@@ -68,7 +69,7 @@ pub(super) fn rabbitmq(storage: &Section<'_>, loading: &Loading<'_>) -> RabbitMq
 pub(super) fn model(section: &Section<'_>, loading: &Loading<'_>) -> Model {
     let any = |_: &str| Ok(());
     let base_url = secret_or_variable(
-        section.get("base_url"),
+        section.get("base_url").as_ref(),
         loading,
         &["MODEL_BASE_URL"],
         check::http_base_url,
@@ -77,7 +78,12 @@ pub(super) fn model(section: &Section<'_>, loading: &Loading<'_>) -> Model {
     let limits = section.entries("limits").into_iter();
     Model {
         base_url: base_url.map(|url| url.expose_secret().to_owned()),
-        api_key: secret_or_variable(section.get("api_key"), loading, &["MODEL_API_KEY"], any),
+        api_key: secret_or_variable(
+            section.get("api_key").as_ref(),
+            loading,
+            &["MODEL_API_KEY"],
+            any,
+        ),
         default_model: section
             .get("default_model")
             .and_then(|place| place.text())

@@ -76,7 +76,8 @@ pub(super) fn parse(text: &str, flaws: &mut Vec<Flaw>) -> Option<Node> {
         let step = match event {
             Ok((event, span)) => builder.take(event, span.start.line()),
             Err(error) => {
-                let line = error.marker().line();
+                // A text that breaks off is blamed on a line behind its last one.
+                let line = error.marker().line().clamp(1, text.lines().count().max(1));
                 let written = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
                 Err(flaw(
                     line,
@@ -125,11 +126,14 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn take(&mut self, event: Event<'_>, line: usize) -> Result<(), Flaw> {
         match event {
-            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
             Event::DocumentStart(_) if self.root.is_some() => {
                 Err(flaw(line, "a second document begins here; keep one and remove this `---`"))
             }
-            Event::DocumentStart(_) => Ok(()),
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => Ok(()),
             Event::Scalar(text, style, anchor, tag) => {
                 let weight = 1 + text.len() / 64;
                 let kind = match self.tag(tag.as_deref(), line) {
@@ -214,12 +218,12 @@ impl Builder<'_> {
         match (&mut parent.kind, parent.key.take()) {
             (Kind::List(items), _) => items.push(node),
             (Kind::Map(entries), Some((key, line))) => {
-                match parent.seen.get(&key).copied().filter(|_| key != "<<") {
-                    Some(first) => self.report_twice(&key, line, first),
-                    None => {
-                        parent.seen.insert(key.clone(), line);
-                        entries.push(Entry { key, line, value: node });
-                    }
+                let first = parent.seen.get(&key).copied().filter(|_| key != "<<");
+                if let Some(first) = first {
+                    self.report_twice(&key, line, first);
+                } else {
+                    parent.seen.insert(key.clone(), line);
+                    entries.push(Entry { key, line, value: node });
                 }
             }
             (Kind::Map(_), None) => match node.kind {

@@ -158,9 +158,9 @@ impl TaskError {
     /// Its class, for rows, spans and metrics.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Retry { failure, .. } | Self::Permanent(failure) | Self::Snooze { failure, .. } => {
-                failure.class
-            }
+            Self::Retry { failure, .. }
+            | Self::Permanent(failure)
+            | Self::Snooze { failure, .. } => failure.class,
             Self::Cancelled => ErrorClass::Interrupted,
         }
     }

@@ -31,6 +31,13 @@ const EXPORT_ERROR_EVERY_SECS: u64 = 60;
 const EXPORT_TARGETS: [&str; 7] =
     ["opentelemetry", "hyper", "tonic", "h2", "reqwest", "tower", "rustls"];
 
+/// Talkative targets and how much of them is shown unless `RUST_LOG` names them: an unroutable
+/// message is reported by its publisher, lapin would print the whole of it again.
+const QUIET: [(&str, &str); 2] = [
+    ("lapin::returned_messages", "lapin::returned_messages=off"),
+    ("opentelemetry", "opentelemetry=warn"),
+];
+
 /// Fields that every line inside a scope carries, kept in the OpenTelemetry context.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LogFields(pub Vec<(&'static str, String)>);
@@ -93,7 +100,7 @@ fn text_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
     .delimited(" ")
 }
 
-/// `RUST_LOG`, default info, without the client library's dump of returned messages.
+/// `RUST_LOG`, default info, with the talkative targets turned down.
 fn filter(settings: &mut Settings) -> EnvFilter {
     let builder = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
     let wanted = settings.filter.clone().unwrap_or_default();
@@ -101,14 +108,13 @@ fn filter(settings: &mut Settings) -> EnvFilter {
         settings.warnings.push(format!("RUST_LOG={wanted} is ignored: {error}"));
         EnvFilter::new("info")
     });
-    if wanted.contains("returned_messages") {
-        return filter;
-    }
-    // An unroutable message is reported by the publisher; lapin would print the whole of it again.
-    match "lapin::returned_messages=off".parse() {
-        Ok(directive) => filter.add_directive(directive),
-        Err(_) => filter,
-    }
+    QUIET.iter().filter(|(target, _)| !wanted.contains(target)).fold(
+        filter,
+        |filter, (_, quiet)| match quiet.parse() {
+            Ok(directive) => filter.add_directive(directive),
+            Err(_) => filter,
+        },
+    )
 }
 
 /// True for the libraries under the exporters.

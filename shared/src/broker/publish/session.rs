@@ -92,10 +92,14 @@ impl Supervisor {
 
     /// Tells the handles, and the log when the reason is a new one.
     fn not_ready(&self, error: Error) {
-        let new = State::Connecting { last_error: Some(error.clone()) };
-        if self.state.send_replace(new.clone()) != new {
+        let told = matches!(
+            &*self.state.borrow(),
+            State::Connecting { last_error: Some(last) } if *last == error
+        );
+        if !told {
             tracing::warn!(%error, "not publishing; trying again");
         }
+        self.state.send_replace(State::Connecting { last_error: Some(error) });
     }
 
     /// Does something while answering every request at once with the reason why it is refused.
@@ -134,8 +138,8 @@ async fn confirming(link: &Link) -> Result<Channel, Error> {
     Ok(channel)
 }
 
-async fn publish(channel: Channel, content: Content) -> lapin::Result<Confirmation> {
-    let Content { exchange, routing_key, body, properties } = content;
+async fn publish(channel: Channel, content: Box<Content>) -> lapin::Result<Confirmation> {
+    let Content { exchange, routing_key, body, properties } = *content;
     let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
     channel.basic_publish(exchange, routing_key, options, &body, properties).await?.await
 }

@@ -99,6 +99,11 @@ impl Values {
         self.0.count_ones()
     }
 
+    /// How many values are smaller than a number up to 63.
+    pub(super) fn below(self, value: u64) -> u64 {
+        u64::from((self.0 & ((1 << value) - 1)).count_ones())
+    }
+
     /// Sunday has two numbers; inside it has one, 0.
     pub(super) fn with_one_sunday(mut self) -> Self {
         if self.contains(7) {

@@ -4,12 +4,14 @@
 //! searches wall-clock fields, because it numbers Sunday as 1, joins both day fields with AND and
 //! goes wrong at both clock changes. Nothing here reads a clock.
 
+mod count;
 mod error;
 mod explain;
 mod field;
 mod parse;
 mod wall;
 mod zone;
+mod zone_name;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -21,6 +23,7 @@ use chrono_tz::Tz;
 
 pub use error::{CronError, Reason};
 pub use field::Field;
+pub use zone_name::{UnknownZone, parse_zone};
 
 use parse::Line;
 use wall::Wall;
@@ -58,6 +61,26 @@ impl Cron {
     /// The first instant after `after`, never equal to it; `None` when none is left before 2101.
     pub fn next_after(&self, after: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
         zone::next_after(&self.wall, self.line.pace, after, tz)
+    }
+
+    /// How many instants lie in `(after, until]`, without visiting them.
+    pub fn count(&self, after: DateTime<Utc>, until: DateTime<Utc>, tz: Tz) -> u64 {
+        count::count(&self.line, after, until, tz)
+    }
+
+    /// The newest instants in `(after, until]`, at most `wanted`, oldest first.
+    pub fn newest(
+        &self,
+        after: DateTime<Utc>,
+        until: DateTime<Utc>,
+        wanted: usize,
+        tz: Tz,
+    ) -> Vec<DateTime<Utc>> {
+        let start = count::start_of_newest(&self.line, (after, until), wanted as u64, tz);
+        std::iter::successors(self.next_after(start.max(after), tz), |at| self.next_after(*at, tz))
+            .take_while(|at| *at <= until)
+            .take(wanted)
+            .collect()
     }
 
     /// Says in words when the line fires in a zone, and what it does when clocks change there.

@@ -6,7 +6,7 @@
 //! repeated hour fires again. The answer is always later than the question.
 
 use chrono::{
-    DateTime, Datelike, MappedLocalTime, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc,
+    DateTime, MappedLocalTime, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc,
 };
 use chrono_tz::{GapInfo, Tz};
 
@@ -22,15 +22,18 @@ pub(super) fn next_after(
     after: DateTime<Utc>,
     tz: Tz,
 ) -> Option<DateTime<Utc>> {
-    // Far ends of the calendar overflow in local time; nothing fires there.
-    if after.year() > *YEARS.end() {
-        return None;
-    }
-    let after = after.max(DateTime::UNIX_EPOCH - TimeDelta::days(2));
+    let after = clamp(after);
     match pace {
         Pace::Fixed => fixed(wall, after, tz),
         Pace::Wildcard => wildcard(wall, after, tz),
     }
+}
+
+/// Moves the far ends of the calendar, whose local times overflow, to just outside our years.
+pub(super) fn clamp(instant: DateTime<Utc>) -> DateTime<Utc> {
+    let first = DateTime::UNIX_EPOCH - TimeDelta::days(2);
+    let last = first + TimeDelta::days(366 * i64::from(YEARS.end() - YEARS.start() + 1));
+    instant.clamp(first, last)
 }
 
 /// Every wall time fires at the first instant at which the clocks show it or more.
@@ -92,9 +95,32 @@ fn shown_after(
 }
 
 /// Wall time of an instant, in whole seconds.
-fn local(instant: DateTime<Utc>, tz: Tz) -> NaiveDateTime {
-    let time = instant.with_timezone(&tz).naive_local();
-    time.with_nanosecond(0).unwrap_or(time)
+pub(super) fn local(instant: DateTime<Utc>, tz: Tz) -> NaiveDateTime {
+    whole_second(instant).with_timezone(&tz).naive_local()
+}
+
+/// The instant without its fraction of a second.
+pub(super) fn whole_second(instant: DateTime<Utc>) -> DateTime<Utc> {
+    instant.with_nanosecond(0).unwrap_or(instant)
+}
+
+/// The first instant in `(low, high]`, whole seconds, that no longer has the offset of `low`.
+pub(super) fn change_between(
+    mut low: DateTime<Utc>,
+    mut high: DateTime<Utc>,
+    tz: Tz,
+) -> DateTime<Utc> {
+    let offset = |at: DateTime<Utc>| tz.offset_from_utc_datetime(&at.naive_utc()).fix();
+    let before = offset(low);
+    while high - low > SECOND {
+        let middle = low + TimeDelta::seconds((high - low).num_seconds() / 2);
+        if offset(middle) == before {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
 }
 
 /// The first instant after a gap of the clocks in which `time` lies.
@@ -104,34 +130,28 @@ fn gap_end(time: NaiveDateTime, tz: Tz) -> Option<DateTime<Utc>> {
 }
 
 /// A stretch of wall time that the clocks show twice.
-struct Overlap {
+pub(super) struct Overlap {
     /// The first time that is shown twice.
-    bottom: NaiveDateTime,
+    pub(super) bottom: NaiveDateTime,
     /// The first time after it that is shown once.
-    top: NaiveDateTime,
+    pub(super) top: NaiveDateTime,
     /// The clocks have gone back already.
-    second_pass: bool,
+    pub(super) second_pass: bool,
 }
 
 impl Overlap {
     /// The overlap in which an instant lies, if any.
-    fn around(instant: DateTime<Utc>, tz: Tz) -> Option<Self> {
+    pub(super) fn around(instant: DateTime<Utc>, tz: Tz) -> Option<Self> {
         let time = local(instant, tz);
         let MappedLocalTime::Ambiguous(first, second) = tz.from_local_datetime(&time) else {
             return None;
         };
         let (before, after) = (first.offset().fix(), second.offset().fix());
-        // The clocks went back in (low, high]; both ends are whole seconds.
-        let (mut low, mut high) = (first.to_utc(), second.to_utc());
-        while high - low > SECOND {
-            let middle = low + TimeDelta::seconds((high - low).num_seconds() / 2);
-            if tz.offset_from_utc_datetime(&middle.naive_utc()).fix() == before {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        let change = high.naive_utc();
-        Some(Self { bottom: change + after, top: change + before, second_pass: instant >= high })
+        let change = change_between(first.to_utc(), second.to_utc(), tz);
+        Some(Self {
+            bottom: change.naive_utc() + after,
+            top: change.naive_utc() + before,
+            second_pass: instant >= change,
+        })
     }
 }

@@ -1,0 +1,140 @@
+//! The chat endpoint: log the call, take the next fault, answer accordingly.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+
+use super::answer::Question;
+use super::fault::{Fault, Rendered};
+use super::journal::Call;
+
+/// A request's own fault, in place of a script: a JSON step.
+const FAULT_HEADER: &str = "x-stub-step";
+
+/// `POST …/chat/completions` below any prefix; 404 for anything else, in words.
+pub(super) async fn any_path(
+    state: State<Arc<super::State>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let path = uri.path();
+    let well_formed = !path.contains("//") && !path.contains("/v1/v1");
+    if method == Method::POST && path.ends_with("/chat/completions") && well_formed {
+        return completions(state, uri, headers, body).await;
+    }
+    (StatusCode::NOT_FOUND, "404 page not found\n").into_response()
+}
+
+/// `POST /chat/completions`.
+pub(super) async fn completions(
+    State(state): State<Arc<super::State>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let body: Value = match serde_json::from_slice(&body) {
+        Ok(body) => body,
+        Err(error) => return refuse(400, &format!("the request is not JSON: {error}")),
+    };
+    let question = Question::of(&body);
+    let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let call = Call {
+        time: shared::domain::clock::now(),
+        path: uri.to_string(),
+        model: question.model.clone(),
+        question: question.hash().to_owned(),
+        idempotency_key: text("idempotency-key"),
+        traceparent: text("traceparent"),
+        status: None,
+        input_tokens: question.input_tokens,
+        output_tokens: 0,
+    };
+    let at = state.journal.arrived(call.clone());
+
+    if let Err(response) = admit(&state, &headers) {
+        state.journal.answered(at, &call, response.status().as_u16(), 0);
+        return response;
+    }
+    let fault = match text(FAULT_HEADER).map(|step| serde_json::from_str::<Fault>(&step)) {
+        None => state.scripts.next(&question.model, question.hash()),
+        Some(Ok(fault)) => fault,
+        Some(Err(error)) => return refuse(400, &format!("{FAULT_HEADER}: {error}")),
+    };
+    tokio::time::sleep(state.options.latency + Duration::from_millis(fault.hang_ms)).await;
+    let rendered = fault.render(&question);
+    state.journal.answered(at, &call, rendered.status, rendered.output_tokens);
+    respond(&fault, rendered)
+}
+
+fn admit(state: &super::State, headers: &HeaderMap) -> Result<(), Response> {
+    let Some(key) = &state.options.api_key else { return Ok(()) };
+    let given = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let bearer = given("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    if bearer.or_else(|| given("api-key")) == Some(key) {
+        return Ok(());
+    }
+    let body = json!({"error": {
+        "message": "Incorrect API key provided", "type": "invalid_request_error",
+        "param": null, "code": "invalid_api_key",
+    }});
+    Err((StatusCode::UNAUTHORIZED, Json(body)).into_response())
+}
+
+fn respond(fault: &Fault, rendered: Rendered) -> Response {
+    let mut builder = Response::builder()
+        .status(rendered.status)
+        .header(header::CONTENT_TYPE, &rendered.content_type);
+    if let Some(after) = &fault.retry_after {
+        let text = after.as_str().map_or_else(|| after.to_string(), str::to_owned);
+        builder = builder.header(header::RETRY_AFTER, text);
+    }
+    for (name, value) in &fault.headers {
+        builder = builder.header(name, value);
+    }
+    let body = match fault.cut_after {
+        Some(bytes) => {
+            builder = builder.header(header::CONTENT_LENGTH, rendered.body.len() + 1);
+            cut(&rendered.body, bytes)
+        }
+        None => Body::from(rendered.body),
+    };
+    builder.body(body).unwrap_or_else(|error| refuse(500, &format!("the step is wrong: {error}")))
+}
+
+/// A body that breaks off: its connection is closed before the promised length.
+fn cut(body: &str, bytes: usize) -> Body {
+    let part = Bytes::copy_from_slice(&body.as_bytes()[..bytes.min(body.len())]);
+    let broken = futures::stream::iter([
+        Ok(part),
+        Err(std::io::Error::new(std::io::ErrorKind::ConnectionReset, "cut by the stub")),
+    ]);
+    // Without a pause the headers would never leave, and a cut would look like a refusal.
+    Body::from_stream(broken.then(|piece| async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        piece
+    }))
+}
+
+fn refuse(status: u16, message: &str) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, Json(json!({"error": {"message": message, "type": "invalid_request_error"}})))
+        .into_response()
+}
+
+/// `GET /v1/models`: one that answers and a few that do not.
+pub(super) async fn models() -> Result<Json<Value>, Infallible> {
+    let names = ["stub-mini", "stub-429x1", "stub-500x1", "stub-hang", "stub-empty"];
+    let models: Vec<Value> =
+        names.iter().map(|id| json!({"id": id, "object": "model", "owned_by": "stub"})).collect();
+    Ok(Json(json!({"object": "list", "data": models})))
+}

@@ -1,0 +1,136 @@
+//! Leadership: takes and keeps the lead, ticks while it has it, steps down at any doubt.
+//!
+//! The lease saves work; safety is in the tick statement. A leader that cannot renew in time stops
+//! ticking before its lease ends; a standby asks again and again.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use shared::domain::attempt::Incarnation;
+use shared::domain::schedule::Schedule;
+use shared::relay::Relay;
+use shared::shutdown::Shutdown;
+use shared::store::{Error, Store, Term};
+use shared::telemetry::metrics;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use crate::ticker::{Round, Ticker};
+
+/// Longest sleep between two looks, whatever is next: bounds what a step of the database's clock
+/// can delay.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// What leading needs.
+pub struct Candidate {
+    /// The database.
+    pub store: Store,
+    /// Told of new tasks.
+    pub relay: Relay,
+    /// The file's schedules.
+    pub schedules: Vec<Schedule>,
+    /// Our identity.
+    pub incarnation: Incarnation,
+    /// Our label.
+    pub label: String,
+    /// Pause between renewals.
+    pub interval: Duration,
+    /// Life of the lease.
+    pub ttl: Duration,
+    /// True while we lead.
+    pub leads: watch::Sender<bool>,
+}
+
+impl Candidate {
+    /// Stands for the lead, and leads, until the soft token.
+    pub async fn run(self, shutdown: &Shutdown) {
+        while !shutdown.soft.is_cancelled() {
+            // A token per term: a term that ended in doubt must never be taken for the next one.
+            let token = Uuid::new_v4();
+            let asked = Instant::now();
+            match self.ask(token).await {
+                Ok(Some(term)) => {
+                    info!(epoch = term.epoch, "leading");
+                    self.tell(true);
+                    let ended = self.lead(term, asked, shutdown).await;
+                    self.tell(false);
+                    if let Err(error) = ended {
+                        warn!(%error, "stepped down");
+                    }
+                    // Lets a standby follow at once. Failing that, the lease ends by itself.
+                    let leaving = self.store.step_down(token);
+                    let _ = tokio::time::timeout(self.interval, leaving).await;
+                }
+                Ok(None) => {}
+                Err(error) => warn!(%error, "cannot ask for the lead"),
+            }
+            tokio::select! {
+                () = shutdown.soft.cancelled() => return,
+                () = tokio::time::sleep(self.interval.min(LONGEST_SLEEP)) => {}
+            }
+        }
+    }
+
+    fn tell(&self, leads: bool) {
+        self.leads.send_replace(leads);
+        metrics::leading(leads);
+    }
+
+    async fn ask(&self, token: Uuid) -> Result<Option<Term>, Error> {
+        self.store.lead(token, self.incarnation, &self.label, self.ttl).await
+    }
+
+    /// One term. `asked` is a moment before the lease began, so that it cannot end earlier than we
+    /// think. Any error ends the term.
+    async fn lead(
+        &self,
+        mut term: Term,
+        mut asked: Instant,
+        shutdown: &Shutdown,
+    ) -> Result<(), Error> {
+        let safe = self.ttl - self.ttl / 5;
+        let mut ticker =
+            Ticker::begin(self.store.clone(), self.relay.clone(), &self.schedules).await?;
+        loop {
+            if shutdown.soft.is_cancelled() || asked.elapsed() >= safe {
+                return Ok(());
+            }
+            if asked.elapsed() >= self.interval {
+                let now = Instant::now();
+                match tokio::time::timeout_at(asked + safe, self.ask(term.token)).await {
+                    Ok(renewed) => match renewed? {
+                        Some(renewed) => (term, asked) = (renewed, now),
+                        None => return Ok(()),
+                    },
+                    Err(_) => return Ok(()),
+                }
+            }
+            // The database's time, carried forward by our own steady clock.
+            let now = at(&term, asked);
+            let round = tokio::time::timeout_at(asked + safe, ticker.round(&term, now));
+            let next = match round.await {
+                Ok(round) => match round? {
+                    Round::Until(next) => next,
+                    Round::TermOver => return Ok(()),
+                },
+                Err(_) => return Ok(()),
+            };
+            let pause = next
+                .and_then(|next| (next - at(&term, asked)).to_std().ok())
+                .map_or(LONGEST_SLEEP, |pause| pause.min(LONGEST_SLEEP))
+                .min(self.interval.saturating_sub(asked.elapsed()));
+            tokio::select! {
+                () = shutdown.soft.cancelled() => return Ok(()),
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+}
+
+/// The database's present: its answer, plus what has passed since we asked for it. A little early
+/// at most by the answer's way, never late.
+fn at(term: &Term, asked: Instant) -> DateTime<Utc> {
+    term.now + asked.elapsed()
+}

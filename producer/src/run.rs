@@ -1,0 +1,171 @@
+//! `producer run`: leader or standby; relay, sweeps and alerts run on both.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use shared::broker::{Publisher, Settings, Topology};
+use shared::config::Config;
+use shared::domain::attempt::Incarnation;
+use shared::health::Health;
+use shared::process;
+use shared::relay::{BACKUP_GRACE, Relay};
+use shared::retry::Pauses;
+use shared::shutdown::Shutdown;
+use shared::store::{Purpose, Registration, Store, StoreOptions};
+use shared::sweeps::Sweeps;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::alerts::Alerts;
+use crate::leader::Candidate;
+
+/// Time that the loops get to end.
+pub const DRAIN: Duration = Duration::from_secs(10);
+/// Pause between updates of the readiness page.
+const READINESS: Duration = Duration::from_millis(500);
+
+/// Runs a producer until it is told to stop.
+pub async fn run(config: Config) -> anyhow::Result<()> {
+    let shutdown = Shutdown::new();
+    shutdown.listen_for_signals().context("listening for signals")?;
+    let label = process::label("producer");
+    for note in &config.notes {
+        info!(note, "configuration");
+    }
+
+    let mut options = StoreOptions::new(config.database_url()?.clone(), &label, Purpose::Daemon);
+    options.crash_limit = config.limits.crash_limit;
+    options.key_retention = config.retention.execution_keys;
+    let store = Store::open(&options)?;
+    let pools: Vec<String> = config.pools.iter().map(|pool| pool.name.clone()).collect();
+    let settings =
+        Settings::new(config.amqp_url()?.clone(), &config.rabbitmq.prefix, label.clone());
+    let topology = Topology::new(&config.rabbitmq.prefix, pools.clone());
+    let publisher = Publisher::start(&settings, &topology, &shutdown)?;
+    let relay = Relay::new(store.clone(), publisher.clone());
+
+    let health = Health::expecting(&["postgres", "rabbitmq"], shutdown.soft.clone());
+    let _server = match config.http_addr {
+        Some(address) => Some(health.serve(address).await?),
+        None => None,
+    };
+    wait_for_schema(&store, &shutdown).await;
+
+    let (leads, leading) = watch::channel(false);
+    let incarnation = Incarnation::new();
+    let (interval, ttl) = (config.scheduler.heartbeat_interval, config.scheduler.heartbeat_ttl);
+    let who = Registration {
+        id: incarnation,
+        role: "producer",
+        label: label.clone(),
+        pools: BTreeMap::new(),
+        ttl,
+    };
+    spawn_heartbeat(store.clone(), who, interval, &shutdown);
+    spawn_readiness(store.clone(), publisher.clone(), health, &shutdown);
+    spawn_relay(relay.clone(), leading, &shutdown);
+    let sweeps = Sweeps::new(store.clone(), publisher, relay.clone(), pools, ttl);
+    let until = shutdown.clone();
+    shutdown.spawn(async move { sweeps.run(&until).await });
+    let alerts = Alerts::new(store.clone(), config.alerts.webhook.clone())?;
+    let until = shutdown.clone();
+    shutdown.spawn(async move { alerts.run(&until).await });
+    let schedules = config.schedules;
+    let candidate = Candidate { store, relay, schedules, incarnation, label, interval, ttl, leads };
+    let until = shutdown.clone();
+    shutdown.spawn(async move { candidate.run(&until).await });
+
+    shutdown.soft.cancelled().await;
+    info!("stopping");
+    if tokio::time::timeout(DRAIN, shutdown.drained()).await.is_err() {
+        warn!("not everything ended in time; the database holds what is left");
+    }
+    Ok(())
+}
+
+/// Waits, with one clear line, until the schema is there.
+async fn wait_for_schema(store: &Store, shutdown: &Shutdown) {
+    let mut told = String::new();
+    while let Err(error) = store.check_schema().await {
+        let text = error.to_string();
+        if text != told {
+            warn!(error = text, "waiting for the database");
+            told = text;
+        }
+        tokio::select! {
+            () = shutdown.soft.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+    }
+}
+
+/// The leader relays everything at once; a standby leaves it what is not late.
+fn spawn_relay(relay: Relay, leading: watch::Receiver<bool>, shutdown: &Shutdown) {
+    let until = shutdown.clone();
+    shutdown.spawn(async move {
+        let grace = || if *leading.borrow() { Duration::ZERO } else { BACKUP_GRACE };
+        relay.run(grace, &until).await;
+    });
+}
+
+/// A producer holds no tasks: its heartbeat is for `workers list`, and a lost identity is only
+/// replaced.
+fn spawn_heartbeat(store: Store, mut who: Registration, interval: Duration, shutdown: &Shutdown) {
+    let soft = shutdown.soft.clone();
+    shutdown.spawn(async move {
+        let mut pauses = Pauses::new();
+        let mut registered = false;
+        loop {
+            let beat = if registered {
+                store.renew(who.id, who.ttl).await.map(|alive| alive.is_some())
+            } else {
+                store.register(&who).await.map(|()| true)
+            };
+            let pause = match beat {
+                Ok(true) => {
+                    registered = true;
+                    pauses.reset();
+                    interval
+                }
+                Ok(false) => {
+                    who.id = Incarnation::new();
+                    registered = false;
+                    Duration::ZERO
+                }
+                Err(error) => {
+                    warn!(%error, "a heartbeat failed");
+                    pauses.next_pause().min(interval)
+                }
+            };
+            tokio::select! {
+                () = soft.cancelled() => break,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+        if registered {
+            // Failing that, the lease ends by itself.
+            let _ = store.retire(who.id).await;
+        }
+    });
+}
+
+fn spawn_readiness(store: Store, publisher: Publisher, health: Health, shutdown: &Shutdown) {
+    let soft = shutdown.soft.clone();
+    shutdown.spawn(async move {
+        let state = publisher.state();
+        drop(publisher);
+        loop {
+            let database = store.ping().await;
+            let detail =
+                database.as_ref().err().map_or_else(|| "answers".to_owned(), ToString::to_string);
+            health.set("postgres", database.is_ok(), detail);
+            let publishing = state.borrow().clone();
+            health.set("rabbitmq", publishing.is_ready(), format!("{publishing:?}"));
+            tokio::select! {
+                () = soft.cancelled() => return,
+                () = tokio::time::sleep(READINESS) => {}
+            }
+        }
+    });
+}

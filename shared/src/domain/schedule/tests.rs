@@ -1,0 +1,142 @@
+use super::*;
+
+const NOW: &str = "2026-11-30T12:00:30Z";
+
+fn at(text: &str) -> DateTime<Utc> {
+    text.parse().expect("an instant")
+}
+
+fn schedule(cron: &str, catch_up: CatchUp) -> Schedule {
+    Schedule {
+        name: "order_sync".to_owned(),
+        cron: Cron::parse(cron).expect("a valid line"),
+        timezone: chrono_tz::UTC,
+        task_type: "http_call".to_owned(),
+        pool: "io_pool".to_owned(),
+        payload: Value::Null,
+        execution_key_template: String::new(),
+        timeout: Duration::from_mins(5),
+        retry: RetryPolicy::default(),
+        semantics: Semantics::default(),
+        overlap: Overlap::default(),
+        catch_up,
+        catch_up_window: DEFAULT_CATCH_UP_WINDOW,
+        paused: false,
+    }
+}
+
+/// Tells a plan: `+` runs, `-` is missed, `(n)` are counted before them.
+fn told(plan: &Plan) -> String {
+    let tick = |t: &PlannedTick| format!("{}{}", if t.run { '+' } else { '-' }, t.at.format("%T"));
+    let older = plan.older.map(|older| format!("({})", older.count));
+    older.into_iter().chain(plan.ticks.iter().map(tick)).collect::<Vec<_>>().join(" ")
+}
+
+#[track_caller]
+fn check(cron: &str, catch_up: CatchUp, mark: &str, now: &str, expected: &str) {
+    let plan = schedule(cron, catch_up).plan(at(mark), at(now));
+    assert_eq!(told(&plan), expected, "{cron} {catch_up:?}");
+    assert_eq!(plan.new_mark, at(now));
+}
+
+#[test]
+fn a_tick_that_is_just_due_runs_whatever_the_policy() {
+    for policy in [CatchUp::Latest, CatchUp::All, CatchUp::None] {
+        let (mark, due) = ("2026-11-30T11:59:30Z", "+12:00:00");
+        check("* * * * *", policy, mark, "2026-11-30T12:00:00Z", due);
+        check("* * * * *", policy, mark, "2026-11-30T12:00:04.9Z", due);
+        check("* * * * *", policy, mark, "2026-11-30T11:59:59.9Z", "");
+        check("* * * * *", policy, "2026-11-30T12:00:00Z", "2026-11-30T12:00:04Z", "");
+    }
+}
+
+#[test]
+fn every_policy_judges_the_missed_ticks() {
+    let mark = "2026-11-30T11:57:30Z";
+    check("* * * * *", CatchUp::Latest, mark, NOW, "-11:58:00 -11:59:00 +12:00:00");
+    check("* * * * *", CatchUp::All, mark, NOW, "+11:58:00 +11:59:00 +12:00:00");
+    check("* * * * *", CatchUp::None, mark, NOW, "-11:58:00 -11:59:00 -12:00:00");
+}
+
+#[test]
+fn the_latest_gives_way_to_a_tick_that_is_just_due() {
+    let (mark, now) = ("2026-11-30T11:57:30Z", "2026-11-30T12:00:02Z");
+    check("* * * * *", CatchUp::Latest, mark, now, "-11:58:00 -11:59:00 +12:00:00");
+    check("* * * * *", CatchUp::All, mark, now, "+11:58:00 +11:59:00 +12:00:00");
+    check("* * * * *", CatchUp::None, mark, now, "-11:58:00 -11:59:00 +12:00:00");
+}
+
+#[test]
+fn nothing_older_than_the_window_runs() {
+    let mark = "2026-11-30T09:10:00Z";
+    check("0 * * * *", CatchUp::All, mark, NOW, "-10:00:00 -11:00:00 +12:00:00");
+    check("0 10 * * *", CatchUp::Latest, mark, NOW, "-10:00:00");
+    check("30 11 * * *", CatchUp::Latest, mark, NOW, "+11:30:00");
+    check("0 11 * * *", CatchUp::All, mark, "2026-11-30T12:00:00Z", "+11:00:00");
+    check("0 11 * * *", CatchUp::All, mark, "2026-11-30T12:00:00.1Z", "-11:00:00");
+}
+
+#[test]
+fn beyond_a_hundred_missed_ticks_one_span_counts_the_rest() {
+    let plan = schedule("* * * * *", CatchUp::All).plan(at("2026-11-30T06:00:00Z"), at(NOW));
+    assert_eq!(plan.ticks.len(), MISSED_ROWS);
+    assert_eq!(plan.ticks[0].at, at("2026-11-30T10:21:00Z"));
+    assert_eq!(plan.ticks.iter().filter(|tick| tick.run).count(), 60, "the window holds an hour");
+    let expected = MissedSpan {
+        first: at("2026-11-30T06:01:00Z"),
+        last: at("2026-11-30T10:20:00Z"),
+        count: 260,
+    };
+    assert_eq!(plan.older, Some(expected));
+    // A hundred and one: the span begins where the rows end.
+    let plan = schedule("* * * * *", CatchUp::None).plan(at("2026-11-30T10:19:30Z"), at(NOW));
+    assert_eq!(plan.older.map(|o| (o.first == o.last, o.count)), Some((true, 1)));
+    let plan = schedule("* * * * *", CatchUp::None).plan(at("2026-11-30T10:20:30Z"), at(NOW));
+    assert_eq!((plan.older, plan.ticks.len()), (None, MISSED_ROWS));
+}
+
+#[test]
+fn a_week_of_every_second_is_planned_at_once() {
+    let begun = std::time::Instant::now();
+    let plan = schedule("* * * * * *", CatchUp::Latest).plan(at("2026-11-23T12:00:30Z"), at(NOW));
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    let counted = plan.older.expect("a span").count;
+    assert_eq!(counted + plan.ticks.len() as u64, 7 * 86_400);
+    assert_eq!(plan.ticks.iter().filter(|tick| tick.run).count(), 5, "only those just due");
+}
+
+#[test]
+fn plans_that_follow_each_other_hold_every_instant_once() {
+    let schedule = schedule("*/7 * * * * *", CatchUp::Latest);
+    let (start, end) = (at("2026-11-30T11:00:00Z"), at("2026-11-30T13:00:00Z"));
+    let (mut mark, mut step, mut seen) = (start, 1, Vec::new());
+    while mark < end {
+        // Uneven steps, some with an outage and some backwards.
+        let now = if step % 5 == 0 {
+            mark - TimeDelta::seconds(9)
+        } else {
+            mark + TimeDelta::milliseconds(step * 731)
+        };
+        let plan = schedule.plan(mark, now);
+        assert!(plan.new_mark >= mark && plan.older.is_none());
+        seen.extend(plan.ticks.into_iter().map(|tick| tick.at));
+        (mark, step) = (plan.new_mark, step + 1);
+    }
+    assert_eq!(seen, schedule.instants(start, mark));
+}
+
+#[test]
+fn a_clock_set_back_plans_nothing_and_keeps_the_mark() {
+    let plan = schedule("* * * * *", CatchUp::All).plan(at(NOW), at("2026-11-30T11:00:00Z"));
+    assert_eq!(plan, Plan { ticks: vec![], older: None, new_mark: at(NOW) });
+}
+
+#[test]
+fn the_previous_instant_is_found_backwards() {
+    let schedule = schedule("0 18 * * *", CatchUp::Latest);
+    let day = at("2026-11-30T18:00:00Z");
+    let since = day - TimeDelta::days(400);
+    assert_eq!(schedule.previous(day, since), Some(at("2026-11-29T18:00:00Z")));
+    assert_eq!(schedule.previous(day, at("2026-11-29T18:00:00Z")), None);
+    assert_eq!(schedule.next_due(day), Some(at("2026-12-01T18:00:00Z")));
+}

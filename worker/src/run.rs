@@ -1,0 +1,364 @@
+//! `worker run`: everything a worker is made of, from its start to its drained end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use shared::broker::{Consumers, Publisher, Settings, Subscription, Topology};
+use shared::config::{Config, Pool};
+use shared::health::Health;
+use shared::process;
+use shared::relay::{BACKUP_GRACE, Relay};
+use shared::shutdown::Shutdown;
+use shared::store::{Purpose, Store, StoreOptions};
+use shared::sweeps::Sweeps;
+use shared::telemetry::metrics;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::consumer;
+use crate::context::House;
+use crate::handler::Handlers;
+use crate::heartbeat::{Heartbeat, Who};
+use crate::llm::Models;
+use crate::outage::Outage;
+use crate::processor::Processor;
+use crate::slots::Slots;
+
+/// Time that running tasks get after a soft stop; then they are given back, no failure counted.
+pub const DRAIN: Duration = Duration::from_secs(60);
+/// Time for given-back tasks to be recorded after a hard stop.
+pub const GIVE_BACK: Duration = Duration::from_secs(5);
+/// Pause between looks for cancelled tasks, while something runs.
+pub const CANCEL_POLL: Duration = Duration::from_secs(1);
+/// Pause between updates of the readiness page.
+const READINESS: Duration = Duration::from_millis(500);
+/// Connections of the handlers' own pool.
+const HANDLER_CONNECTIONS: usize = 4;
+
+/// What the command line may narrow.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Only these pools; all when empty.
+    pub pools: Vec<String>,
+    /// Slots of each pool, instead of the file's.
+    pub max_workers: Option<usize>,
+}
+
+/// Runs a worker until SIGTERM or SIGINT, and until it has drained.
+pub async fn run(config: Config, options: Options, handlers: Handlers) -> anyhow::Result<()> {
+    let shutdown = Shutdown::new();
+    shutdown.listen_for_signals().context("listening for signals")?;
+    serve(config, options, handlers, shutdown).await
+}
+
+/// Runs a worker until the soft token of `shutdown`, and until it has drained: for programs that
+/// hold a worker among other things.
+pub async fn serve(
+    config: Config,
+    options: Options,
+    handlers: Handlers,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let pools = chosen(&config, &options)?;
+    let label = process::label("worker");
+    let threads = HandlerThreads(Some(handler_runtime()?));
+
+    let worker = Worker::open(config, pools, handlers, label, shutdown, &threads.handle())?;
+    worker.run().await
+}
+
+/// The handlers' runtime; handlers that ignore their end do not keep the process.
+struct HandlerThreads(Option<tokio::runtime::Runtime>);
+
+impl HandlerThreads {
+    fn handle(&self) -> tokio::runtime::Handle {
+        self.0.as_ref().expect("taken only when dropped").handle().clone()
+    }
+}
+
+impl Drop for HandlerThreads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+struct Worker {
+    config: Arc<Config>,
+    pools: Vec<Pool>,
+    processor: Processor,
+    publisher: Publisher,
+    settings: Settings,
+    topology: Topology,
+    relay: Relay,
+    shutdown: Shutdown,
+    stop_heart: CancellationToken,
+    heart: std::thread::JoinHandle<()>,
+}
+
+impl Worker {
+    fn open(
+        config: Config,
+        pools: Vec<Pool>,
+        handlers: Handlers,
+        label: String,
+        shutdown: Shutdown,
+        runtime: &tokio::runtime::Handle,
+    ) -> anyhow::Result<Self> {
+        let mut options =
+            StoreOptions::new(config.database_url()?.clone(), &label, Purpose::Daemon);
+        options.crash_limit = config.limits.crash_limit;
+        options.key_retention = config.retention.execution_keys;
+        let store = Store::open(&options)?;
+        let handler_options = StoreOptions { pool_size: HANDLER_CONNECTIONS, ..options.clone() };
+        let handler_store = Store::open(&handler_options)?;
+
+        let all: Vec<String> = config.pools.iter().map(|pool| pool.name.clone()).collect();
+        let settings =
+            Settings::new(config.amqp_url()?.clone(), &config.rabbitmq.prefix, label.clone());
+        let topology = Topology::new(&config.rabbitmq.prefix, all);
+        let publisher = Publisher::start(&settings, &topology, &shutdown)?;
+        let relay = Relay::new(store.clone(), publisher.clone());
+
+        let slots = Slots::new();
+        let stop_heart = CancellationToken::new();
+        let who = Who {
+            label: label.clone(),
+            pools: pools
+                .iter()
+                .map(|pool| (pool.name.clone(), pool.max_workers))
+                .collect::<BTreeMap<_, _>>(),
+            interval: config.scheduler.heartbeat_interval,
+            ttl: config.scheduler.heartbeat_ttl,
+        };
+        let (heartbeat, heart) = Heartbeat::start(options, who, slots.clone(), stop_heart.clone())?;
+        metrics::known_task_types(handlers.iter().map(|handler| handler.task_type().to_owned()));
+        let config = Arc::new(config);
+        let processor = Processor {
+            store,
+            house: House {
+                store: handler_store,
+                models: Models::from_config(&config),
+                config: config.clone(),
+            },
+            handlers: Arc::new(handlers),
+            heartbeat,
+            slots,
+            outage: Outage::new(shutdown.hard.clone()),
+            runtime: runtime.clone(),
+            shutdown: shutdown.clone(),
+            label,
+        };
+        Ok(Self {
+            config,
+            pools,
+            processor,
+            publisher,
+            settings,
+            topology,
+            relay,
+            shutdown,
+            stop_heart,
+            heart,
+        })
+    }
+
+    async fn run(self) -> anyhow::Result<()> {
+        let health =
+            Health::expecting(&["postgres", "rabbitmq", "heartbeat"], self.shutdown.soft.clone());
+        let _server = match self.config.http_addr {
+            Some(address) => Some(health.serve(address).await?),
+            None => None,
+        };
+        self.wait_for_schema().await;
+        self.spawn_sweeps();
+        self.spawn_cancel_poll();
+        let loops = self.start_consumers(&health)?;
+        info!(worker.label = %self.processor.label, "ready to take tasks");
+
+        let drained = futures::future::join_all(loops);
+        let ended = tokio::select! {
+            _ = drained => true,
+            () = self.hard_stop() => false,
+        };
+        if !ended {
+            warn!("giving back what still runs");
+            // Slots record the give-back; what cannot is rescued after the lease.
+            let _ = tokio::time::timeout(GIVE_BACK, self.until_idle()).await;
+        }
+        self.shutdown.soft.cancel();
+        self.stop_heart.cancel();
+        let heart = self.heart;
+        let _ = tokio::task::spawn_blocking(move || heart.join()).await;
+        drop(self.relay);
+        drop(self.publisher);
+        self.shutdown.hard.cancel();
+        let _ = tokio::time::timeout(GIVE_BACK, self.shutdown.drained()).await;
+        info!("stopped");
+        Ok(())
+    }
+
+    /// Resolves at the hard token, or when a soft stop has lasted for the grace.
+    async fn hard_stop(&self) {
+        tokio::select! {
+            () = self.shutdown.hard.cancelled() => {}
+            () = async {
+                self.shutdown.soft.cancelled().await;
+                tokio::time::sleep(DRAIN).await;
+            } => self.shutdown.hard.cancel(),
+        }
+    }
+
+    async fn until_idle(&self) {
+        while !self.processor.slots.is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// A worker never migrates: it waits, with one clear line.
+    async fn wait_for_schema(&self) {
+        let mut told = String::new();
+        while let Err(error) = self.processor.store.check_schema().await {
+            let text = error.to_string();
+            if text != told {
+                warn!(error = text, "waiting for the database");
+                told = text;
+            }
+            tokio::select! {
+                () = self.shutdown.soft.cancelled() => return,
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            }
+        }
+    }
+
+    fn spawn_sweeps(&self) {
+        let (relay, shutdown) = (self.relay.clone(), self.shutdown.clone());
+        self.shutdown.spawn(async move { relay.run(|| BACKUP_GRACE, &shutdown).await });
+        let pools = self.topology.pools().to_vec();
+        let sweeps = Sweeps::new(
+            self.processor.store.clone(),
+            self.publisher.clone(),
+            self.relay.clone(),
+            pools,
+            self.config.scheduler.heartbeat_ttl,
+        );
+        let shutdown = self.shutdown.clone();
+        self.shutdown.spawn(async move { sweeps.run(&shutdown).await });
+    }
+
+    /// Tells handlers of cancelled tasks, also while draining.
+    fn spawn_cancel_poll(&self) {
+        let (store, slots) = (self.processor.store.clone(), self.processor.slots.clone());
+        let hard = self.shutdown.hard.clone();
+        self.shutdown.spawn(async move {
+            loop {
+                tokio::select! {
+                    () = hard.cancelled() => return,
+                    () = tokio::time::sleep(CANCEL_POLL) => {}
+                }
+                let running = slots.tasks();
+                if running.is_empty() {
+                    continue;
+                }
+                // A failed look is followed by another.
+                for (_, token) in store.cancelling(&running).await.unwrap_or_default() {
+                    slots.cancel(token);
+                }
+            }
+        });
+    }
+
+    fn start_consumers(&self, health: &Health) -> anyhow::Result<Vec<tokio::task::JoinHandle<()>>> {
+        let subscriptions = self
+            .pools
+            .iter()
+            .map(|pool| Subscription {
+                queue: self.topology.pool_queue(&pool.name),
+                prefetch: u16::try_from(pool.max_workers).unwrap_or(u16::MAX),
+                tag: process::tag(&pool.name),
+            })
+            .collect();
+        let consumers =
+            Consumers::start(&self.settings, &self.topology, subscriptions, &self.shutdown)?;
+        let connected = consumers.iter().map(shared::broker::Consumer::is_connected).collect();
+        self.spawn_readiness(health.clone(), connected);
+        let draining = self.processor.heartbeat.draining();
+        Ok(consumers
+            .into_iter()
+            .zip(&self.pools)
+            .map(|(consumer, pool)| {
+                let one = Arc::new(consumer::Pool {
+                    name: pool.name.clone(),
+                    queue: self.topology.pool_queue(&pool.name),
+                    slots: pool.max_workers,
+                    ack_early_above: self.config.limits.ack_early_above,
+                    processor: self.processor.clone(),
+                    publisher: self.publisher.clone(),
+                });
+                self.shutdown.spawn(one.run(consumer, draining.clone()))
+            })
+            .collect())
+    }
+
+    fn spawn_readiness(&self, health: Health, connected: Vec<tokio::sync::watch::Receiver<bool>>) {
+        let (heartbeat, outage) = (self.processor.heartbeat.clone(), self.processor.outage.clone());
+        let (publisher, hard) = (self.publisher.state(), self.shutdown.hard.clone());
+        self.shutdown.spawn(async move {
+            while !hard.is_cancelled() {
+                let consuming = connected.iter().filter(|c| *c.borrow()).count();
+                let publishing = publisher.borrow().is_ready();
+                let detail = format!(
+                    "consuming {consuming} of {} queues, publishing: {publishing}",
+                    connected.len()
+                );
+                health.set("rabbitmq", consuming == connected.len() && publishing, detail);
+                health.set("heartbeat", heartbeat.is_alive(), "lease of this process");
+                health.set(
+                    "postgres",
+                    !outage.is_down() && heartbeat.is_alive(),
+                    "claims and records",
+                );
+                tokio::select! {
+                    () = hard.cancelled() => return,
+                    () = tokio::time::sleep(READINESS) => {}
+                }
+            }
+        });
+    }
+}
+
+/// Handlers run on threads of their own, so that one that blocks starves nothing but handlers.
+fn handler_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.max(2))
+        .thread_name("handler")
+        .enable_all()
+        .build()
+        .context("starting the handlers' threads")
+}
+
+/// The pools this process serves.
+fn chosen(config: &Config, options: &Options) -> anyhow::Result<Vec<Pool>> {
+    for name in &options.pools {
+        if !config.pools.iter().any(|pool| pool.name == *name) {
+            let known: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+            bail!("there is no pool {name:?} in task_pools; known: {}", known.join(", "));
+        }
+    }
+    let mut pools: Vec<Pool> = config
+        .pools
+        .iter()
+        .filter(|pool| options.pools.is_empty() || options.pools.contains(&pool.name))
+        .cloned()
+        .collect();
+    if let Some(slots) = options.max_workers {
+        for pool in &mut pools {
+            pool.max_workers = slots;
+        }
+    }
+    Ok(pools)
+}
