@@ -254,8 +254,16 @@ native_stop_rabbitmq() { # fast | immediate
     await 30 gone "$pid" || { kill -KILL "$pid" 2>/dev/null || true; }
     await 10 gone "$pid" || die "RabbitMQ (process $pid) does not stop"
   fi
-  # The name server outlives its node; this one is ours alone.
-  if [ -d "$mq" ]; then mq_run epmd -port "$epmd_port" -kill >/dev/null 2>&1 </dev/null || true; fi
+  if [ -d "$mq" ]; then await 10 native_name_server_gone || say "port $epmd_port is still open (epmd)"; fi
+}
+
+# The name server outlives its node; this one is ours alone. It refuses to go while it has not yet
+# noticed that the node is dead, hence asked until its port is closed.
+native_name_server_gone() {
+  port_free "$epmd_port" || {
+    mq_run epmd -port "$epmd_port" -kill >/dev/null 2>&1 </dev/null || true
+    port_free "$epmd_port"
+  }
 }
 
 native_wipe_rabbitmq() { rm -rf "$mq"; }
