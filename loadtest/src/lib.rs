@@ -1,3 +1,6 @@
 //! The outsider: it measures and attacks the house through its front doors, and never lives in it.
 
+pub mod database;
+pub mod ledger;
+pub mod report;
 pub mod stub_llm;

@@ -1,34 +1,38 @@
 //! The door of `loadtest`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use loadtest::ledger::{self, LedgerOptions};
+use loadtest::report;
 use loadtest::stub_llm::{self, StubOptions};
 
 /// Measures and attacks a Belfry house.
 #[derive(Debug, Parser)]
-#[command(version, about)]
+#[command(name = "loadtest", version)]
 struct Cli {
+    /// Configuration file, else BELFRY_CONFIG, else ./belfry.yaml.
+    #[arg(long, global = true, value_name = "PATH")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Audits the promises on database and broker; exit 1 names what is broken.
+    Ledger(LedgerOptions),
     /// Serves an OpenAI-compatible model that answers, fails and counts as told.
     StubLlm(StubOptions),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = Cli::parse();
+    let config = cli.config.as_deref();
+    report::exit(match cli.command {
+        Command::Ledger(options) => ledger::run(config, options).await,
         Command::StubLlm(options) => stub_llm::run(options).await,
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    })
 }
