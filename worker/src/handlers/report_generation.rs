@@ -228,8 +228,7 @@ async fn keep(
     let (store, task) = (&context.house.store, context.task_id);
     let kept = store.keep_artifact(task, context.token, &artifact).await.map_err(store_error)?;
     let (id, owner) = kept.ok_or_else(claim_lost)?;
-    let sha256: String =
-        Sha256::digest(&artifact.content).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256: String = shared::domain::execution_key::hex(&Sha256::digest(&artifact.content));
     let mut result = json!({
         "artifact": id,
         "report": artifact.report,
