@@ -11,7 +11,7 @@ pub fn tag(pool: &str) -> String {
 }
 
 /// The host's name, as the kernel says.
-fn host() -> String {
+pub fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
         "" => "host".to_owned(),

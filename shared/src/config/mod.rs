@@ -30,13 +30,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 pub use access::{Missing, Redacted};
-pub use duration::parse as parse_duration;
+pub use duration::{LONGEST as LONGEST_DURATION, parse as parse_duration};
 use environment::Environment;
 pub use environment::Lookup;
 use loading::Loading;
-pub use problems::{Problem, Problems};
+pub use problems::{Problem, Problems, suggestion};
 use reader::Place;
-pub use schedules::{DEFAULT_KEY_TEMPLATE, PayloadCheck};
+pub use schedules::PayloadCheck;
 pub use types::*;
 use yaml::Node;
 
@@ -67,9 +67,9 @@ pub fn load_str(text: &str, name: &str, variables: Lookup<'_>) -> Result<Config,
     Loader { variables, payload: &|_, _| Ok(()) }.text(text, name)
 }
 
-/// The process's variable.
+/// The process's variable; an empty one counts as unset.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
-fn variable(name: &str) -> Option<String> {
+pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 

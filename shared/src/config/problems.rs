@@ -72,7 +72,7 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 /// "; did you mean `x`?", or the whole choice when nothing is near and the list is short.
-pub(super) fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     if let Some(near) = nearest(word, known.iter().copied()) {
         return format!("; did you mean `{near}`?");

@@ -44,7 +44,7 @@ pub enum CatchUp {
 }
 
 /// Default of `catch_up_window`.
-pub const DEFAULT_CATCH_UP_WINDOW: Duration = Duration::from_secs(3600);
+pub const DEFAULT_CATCH_UP_WINDOW: Duration = Duration::from_hours(1);
 
 /// Most missed ticks that get a row each; what is older shares one row (first, last, count).
 pub const MISSED_ROWS: usize = 100;

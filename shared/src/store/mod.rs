@@ -6,7 +6,7 @@
 
 mod alerts;
 mod artifacts;
-pub(crate) mod batch;
+mod batch;
 mod claim;
 mod connect;
 mod dead_letters;
@@ -19,6 +19,7 @@ mod record;
 mod relay;
 mod rows;
 mod schedules;
+mod server;
 mod settlement;
 pub mod source;
 mod steps;
@@ -29,6 +30,7 @@ mod workers;
 
 pub use alerts::Alert;
 pub use artifacts::{Artifact, NewArtifact};
+pub use batch::MAX_BATCH;
 pub use claim::Claim;
 pub use connect::{Purpose, Store, StoreOptions};
 pub use dead_letters::{DeadFilter, DeadLetter, Replayed};
@@ -42,6 +44,7 @@ pub use migrate::{MigrationReport, SCHEMA_VERSION, migrate};
 pub use record::{Completion, Recorded};
 pub use relay::Unpublished;
 pub use schedules::{Applied, ScheduleRow};
+pub use server::{OpenMatters, Server};
 pub use settlement::{Action, Settlement};
 pub use steps::StoredStep;
 pub use sweeps::{GivenBack, Lost};

@@ -11,6 +11,7 @@ mod field;
 mod parse;
 mod wall;
 mod zone;
+mod zone_name;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -22,6 +23,7 @@ use chrono_tz::Tz;
 
 pub use error::{CronError, Reason};
 pub use field::Field;
+pub use zone_name::{UnknownZone, parse_zone};
 
 use parse::Line;
 use wall::Wall;

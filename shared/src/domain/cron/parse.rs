@@ -64,8 +64,8 @@ pub(super) fn parse(text: &str) -> Result<Line, CronError> {
         [word] if !word.contains('*') => parse_macro(word),
         [first, ..] if first.starts_with('@') => Err(CronError::line(
             Reason::UnknownMacro,
-            format!("{first:?} stands alone; nothing may follow a macro"),
-            "remove the rest",
+            format!("nothing may follow {first:?}"),
+            "write a macro alone, and intervals as */n in a field",
         )),
         [first, ..] if first.contains('=') => Err(CronError::line(
             Reason::ZoneInside,
@@ -192,6 +192,8 @@ fn parse_item(field: Field, item: &str) -> Result<(u32, u32, u32), CronError> {
 fn reversed(field: Field, range: &str, first: u32, last: u32) -> CronError {
     let hint = match (field, last) {
         (Field::DayOfWeek, 0) => format!("write {first}-7"),
+        (Field::DayOfWeek, _) if first == 7 => format!("write 0-{last}"),
+        (Field::DayOfWeek, _) => format!("write {first}-6,0-{last} to go round"),
         _ => format!("write {first}-{},{}-{last} to go round", field.max(), field.min()),
     };
     CronError::field(
@@ -259,3 +261,6 @@ fn name_hint(field: Field, text: &str) -> String {
         (None, names) => format!("one of {}", names.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ fn schedule(cron: &str, catch_up: CatchUp) -> Schedule {
         pool: "io_pool".to_owned(),
         payload: Value::Null,
         execution_key_template: String::new(),
-        timeout: Duration::from_secs(300),
+        timeout: Duration::from_mins(5),
         retry: RetryPolicy::default(),
         semantics: Semantics::default(),
         overlap: Overlap::default(),

@@ -6,6 +6,7 @@ use opentelemetry::trace::SpanKind;
 use super::guard::{Draft, Link, Parent, Span};
 use crate::domain::attempt::Attempt;
 use crate::domain::message::Message;
+use crate::domain::task::NewTask;
 use crate::telemetry::names::{belfry, messaging};
 
 /// One planned instant of a schedule: the root of its task's trace.
@@ -18,6 +19,17 @@ pub fn tick(schedule: &str, scheduled_at: DateTime<Utc>, timezone: &str) -> Span
         .with(belfry::TIMEZONE, timezone.to_owned())
         .logged("schedule", schedule)
         .start(&Parent::Root)
+}
+
+/// A task made by hand or by request: the root of its trace, or a part of its caller's.
+pub fn enqueue(task: &NewTask, parent: Option<&str>) -> Span {
+    Draft::new(format!("enqueue {}", task.task_type), SpanKind::Internal)
+        .with(belfry::TASK_ID, task.id.to_string())
+        .with(belfry::TASK_TYPE, task.task_type.clone())
+        .with(belfry::EXECUTION_KEY, task.key())
+        .with(belfry::POOL, task.pool.clone())
+        .logged("task.id", task.id.to_string())
+        .start(&Parent::Remote(parent))
 }
 
 /// A message going out. Its `traceparent` is the creation context where the task has none yet.
@@ -41,6 +53,16 @@ pub fn publish(exchange: &str, message: &Message, parent: Option<&str>) -> Span 
         .with_some(belfry::SCHEDULE, message.schedule.clone())
         .logged("task.id", message.task_id.to_string())
         .start(&parent)
+}
+
+/// As [`publish`], for one copy of a task's message: the span continues the task's creation, and the
+/// copy carries the span, so that whoever receives it continues from here.
+pub fn publish_copy(exchange: &str, message: &mut Message) -> Span {
+    let span = publish(exchange, message, message.traceparent.as_deref());
+    if let Some(traceparent) = span.traceparent() {
+        message.traceparent = Some(traceparent);
+    }
+    span
 }
 
 /// What is known of a delivery before its task is claimed.

@@ -1,0 +1,223 @@
+//! The checks themselves. Each answers for one thing and never repeats a secret.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use shared::config::{Config, variable};
+use shared::domain::clock;
+use shared::store::{Server, Store};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use url::Url;
+
+use super::Check;
+use crate::commands::connect;
+use crate::commands::error::CommandError;
+use crate::commands::output::counted;
+
+/// Oldest PostgreSQL that the statements were tested on.
+const OLDEST_POSTGRES: i32 = 140_000;
+/// Clocks further apart than this make log lines and rows hard to compare.
+const CLOCKS_APART: TimeDelta = TimeDelta::seconds(5);
+/// A model endpoint has accepted a connection within this.
+const DIAL: Duration = Duration::from_secs(5);
+
+/// It loaded, or doctor would not be here.
+pub fn configuration(config: &Config) -> Check {
+    let unset: Vec<String> = config
+        .unset
+        .iter()
+        .map(|unset| format!("{} (line {}, {})", unset.variable, unset.line, unset.path))
+        .collect();
+    if !unset.is_empty() {
+        return Check::failed(
+            "configuration",
+            format!("{}: variables without a value: {}", config.name, unset.join(", ")),
+            "set them, or write ${NAME:-} where nothing is a right value",
+        );
+    }
+    let (schedules, notes) = (config.schedules.len(), config.notes.len());
+    let mut detail = format!("{}: {}", config.name, counted(schedules, "schedule"));
+    if notes > 0 {
+        detail.push_str(&format!(", {} (`producer config check`)", counted(notes, "note")));
+    }
+    Check::ok("configuration", detail)
+}
+
+/// PostgreSQL: reachable, able, migrated, and its clock.
+pub async fn database(config: &Config) -> Vec<Check> {
+    let store = match connect::store(config) {
+        Ok(store) => store,
+        Err(error) => return vec![Check::of_error("postgres", &error, "")],
+    };
+    let asked = clock::now();
+    let server = match store.server().await {
+        Ok(server) => server,
+        Err(error) => {
+            let mend = "start it, or correct storage.postgres.dsn (DATABASE_URL)";
+            return vec![Check::of_error("postgres", &error.into(), mend)];
+        }
+    };
+    let answered = clock::now();
+    vec![
+        version(&store, &server),
+        schema(&store).await,
+        durability(&server),
+        clocks(server.now - (asked + (answered - asked) / 2)),
+    ]
+}
+
+fn version(store: &Store, server: &Server) -> Check {
+    let detail = format!("{} at {}", server.version, store.address());
+    if server.standby {
+        return Check::failed("postgres", format!("{detail} is a replica"), "use the primary");
+    }
+    if server.number < OLDEST_POSTGRES {
+        return Check::failed("postgres", detail, "use PostgreSQL 14 or newer");
+    }
+    // Our sessions set their own isolation; other programs on the database do not.
+    let isolation = match server.isolation.as_str() {
+        "read committed" => String::new(),
+        other => format!(", default_transaction_isolation is {other:?}, ours is read committed"),
+    };
+    Check::ok("postgres", format!("{detail}{isolation}"))
+}
+
+async fn schema(store: &Store) -> Check {
+    match store.check_schema().await {
+        Ok(()) => Check::ok("schema", format!("version {}", shared::store::SCHEMA_VERSION)),
+        Err(error) => Check::of_error("schema", &error.into(), ""),
+    }
+}
+
+fn durability(server: &Server) -> Check {
+    let detail = format!("synchronous_commit is {}", server.synchronous_commit);
+    if server.synchronous_commit == "off" {
+        return Check::failed(
+            "durability",
+            format!("{detail}: a crash of the server loses tasks that were acknowledged"),
+            "ALTER DATABASE … SET synchronous_commit = on",
+        );
+    }
+    Check::ok("durability", detail)
+}
+
+fn clocks(apart: TimeDelta) -> Check {
+    let detail = format!("the database's is {:+.1} s from this host's", apart.as_seconds_f64());
+    if apart.abs() > CLOCKS_APART {
+        return Check::failed("clocks", detail, "run NTP on both; Belfry goes by the database's");
+    }
+    Check::ok("clocks", detail)
+}
+
+/// RabbitMQ: login, vhost and topology.
+pub async fn broker(config: &Config) -> Vec<Check> {
+    let address = match connect::broker_settings(config) {
+        Ok(settings) => settings.address(),
+        Err(error) => return vec![Check::of_error("rabbitmq", &error, "")],
+    };
+    let found = match address {
+        Ok(address) => address.to_string(),
+        Err(error) => return vec![Check::of_error("rabbitmq", &error.into(), "")],
+    };
+    let operator = match connect::operator(config).await {
+        Ok(operator) => operator,
+        Err(error) => return vec![Check::of_error("rabbitmq", &error, "")],
+    };
+    let diff = operator.diff(&connect::topology(config)).await;
+    operator.close().await;
+    let topology = match diff {
+        Ok(diff) if diff.is_empty() => {
+            Check::ok("topology", format!("prefix {:?}", config.rabbitmq.prefix))
+        }
+        Ok(diff) => Check::failed(
+            "topology",
+            format!(
+                "{} missing, {} conflicting, {} unchecked",
+                diff.missing.len(),
+                diff.conflicting.len(),
+                diff.unchecked.len()
+            ),
+            "`producer topology diff` names them, `producer topology declare` adds what is missing",
+        ),
+        Err(error) => Check::of_error("topology", &error.into(), ""),
+    };
+    vec![Check::ok("rabbitmq", found), topology]
+}
+
+/// Model endpoints: does anybody listen there? No request is made and no key is used.
+pub async fn model(config: &Config) -> Vec<Check> {
+    let named = config.model.endpoints.values().map(|endpoint| endpoint.base_url.as_str());
+    let urls: Vec<&str> = config.model.base_url.as_deref().into_iter().chain(named).collect();
+    if urls.is_empty() {
+        let detail = "no endpoint is configured; model_invoke and agent_session cannot run";
+        return vec![Check::ok("model", detail)];
+    }
+    if variable("HTTPS_PROXY").or_else(|| variable("https_proxy")).is_some() {
+        return vec![Check::ok("model", "behind HTTPS_PROXY; not dialled")];
+    }
+    futures::future::join_all(urls.into_iter().map(endpoint)).await
+}
+
+async fn endpoint(url: &str) -> Check {
+    let place = |url: &Url| Some((url.host_str()?.to_owned(), url.port_or_known_default()?));
+    let Some((host, port)) = Url::parse(url).ok().as_ref().and_then(place) else {
+        return Check::failed("model", "the base URL names no host", "correct model.base_url");
+    };
+    let bare = host.trim_matches(['[', ']']).to_owned();
+    let cause = match timeout(DIAL, TcpStream::connect((bare, port))).await {
+        Ok(Ok(_)) => return Check::ok("model", format!("{host}:{port} accepts connections")),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {DIAL:?}"),
+    };
+    let error = CommandError::Unreachable(format!("{host}:{port} cannot be reached: {cause}"));
+    Check::of_error("model", &error, "correct model.base_url (MODEL_BASE_URL), or the network")
+}
+
+/// Is anybody told?
+pub fn alerts(config: &Config) -> Check {
+    match &config.alerts.webhook {
+        Some(_) => Check::ok("alerts", "a webhook is configured"),
+        None => Check::ok("alerts", "no alerts.webhook; `producer alerts list` shows them"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> Server {
+        Server {
+            version: "15.18".into(),
+            number: 150_018,
+            isolation: "read committed".into(),
+            synchronous_commit: "on".into(),
+            standby: false,
+            now: clock::now(),
+        }
+    }
+
+    #[test]
+    fn a_commit_that_a_crash_can_lose_is_no_commit() {
+        assert!(durability(&server()).ok);
+        let lax = durability(&Server { synchronous_commit: "off".into(), ..server() });
+        assert!(!lax.ok && lax.mend.contains("synchronous_commit = on"));
+    }
+
+    #[test]
+    fn clocks_may_differ_by_seconds() {
+        assert!(clocks(TimeDelta::seconds(-4)).ok);
+        let apart = clocks(TimeDelta::seconds(-61));
+        assert!(!apart.ok && apart.detail.contains("-61.0 s"), "{}", apart.detail);
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_that_nobody_serves_is_unreachable() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let port = listener.local_addr().expect("bound").port();
+        assert!(endpoint(&format!("http://127.0.0.1:{port}/v1")).await.ok);
+        drop(listener);
+        let gone = endpoint(&format!("http://127.0.0.1:{port}/v1")).await;
+        assert!(!gone.ok && gone.unreachable);
+    }
+}
