@@ -36,7 +36,7 @@ impl Question {
             last: user.and_then(|at| texts.get(at)).cloned().unwrap_or_default(),
             max_tokens: limit.and_then(Value::as_u64),
             wants_json: body["response_format"]["type"].as_str().is_some_and(|t| t != "text"),
-            hash: hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect(),
+            hash: shared::domain::execution_key::hex(&hash[..4]),
             // Four characters a token and a few for the frame of each message.
             input_tokens: tokens(&prompt) + 4 * messages.len() as u64,
             prompt,

@@ -61,7 +61,7 @@ pub(super) async fn completions(
     };
     let at = state.journal.arrived(call.clone());
 
-    if let Err(response) = admit(&state, &headers) {
+    if let Some(response) = refused(&state, &headers) {
         state.journal.answered(at, &call, response.status().as_u16(), 0);
         return response;
     }
@@ -76,18 +76,19 @@ pub(super) async fn completions(
     respond(&fault, rendered)
 }
 
-fn admit(state: &super::State, headers: &HeaderMap) -> Result<(), Response> {
-    let Some(key) = &state.options.api_key else { return Ok(()) };
+/// The answer to a wrong key, if the key is wrong.
+fn refused(state: &super::State, headers: &HeaderMap) -> Option<Response> {
+    let key = state.options.api_key.as_ref()?;
     let given = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = given("authorization").and_then(|value| value.strip_prefix("Bearer "));
     if bearer.or_else(|| given("api-key")) == Some(key) {
-        return Ok(());
+        return None;
     }
     let body = json!({"error": {
         "message": "Incorrect API key provided", "type": "invalid_request_error",
         "param": null, "code": "invalid_api_key",
     }});
-    Err((StatusCode::UNAUTHORIZED, Json(body)).into_response())
+    Some((StatusCode::UNAUTHORIZED, Json(body)).into_response())
 }
 
 fn respond(fault: &Fault, rendered: Rendered) -> Response {

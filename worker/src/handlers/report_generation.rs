@@ -200,10 +200,13 @@ fn filled(value: &Value, frame: &Value) -> Result<Value, TaskError> {
 
 /// Renders apart from the runtime's threads: a long table takes its time.
 async fn render(what: &str, text: String, variables: Value) -> Result<String, TaskError> {
+    let names: Vec<&str> = variables.as_object().into_iter().flatten().map(|(k, _)| &**k).collect();
+    // The engine tells the line of an undefined variable, not its name.
+    let known = format!("{what} of the report may use {}", names.join(", "));
     let rendered = tokio::task::spawn_blocking(move || template::render(&text, &variables)).await;
     match rendered {
         Ok(Ok(text)) => Ok(text.replace('\0', "\u{fffd}")),
-        Ok(Err(error)) => Err(TaskError::permanent(format!("{what}: {error}"))),
+        Ok(Err(error)) => Err(TaskError::permanent(format!("{error}; {known}"))),
         Err(stopped) => Err(TaskError::retry(format!("rendering was stopped: {stopped}"))),
     }
 }
@@ -225,8 +228,7 @@ async fn keep(
     let (store, task) = (&context.house.store, context.task_id);
     let kept = store.keep_artifact(task, context.token, &artifact).await.map_err(store_error)?;
     let (id, owner) = kept.ok_or_else(claim_lost)?;
-    let sha256: String =
-        Sha256::digest(&artifact.content).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256: String = shared::domain::execution_key::hex(&Sha256::digest(&artifact.content));
     let mut result = json!({
         "artifact": id,
         "report": artifact.report,
