@@ -1,34 +1,42 @@
 //! The door of `loadtest`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use loadtest::ledger::{self, LedgerOptions};
+use loadtest::report;
 use loadtest::stub_llm::{self, StubOptions};
+use loadtest::throughput::{self, ThroughputOptions};
 
 /// Measures and attacks a Belfry house.
 #[derive(Debug, Parser)]
-#[command(version, about)]
+#[command(name = "loadtest", version)]
 struct Cli {
+    /// Configuration file, else BELFRY_CONFIG, else ./belfry.yaml.
+    #[arg(long, global = true, value_name = "PATH")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Audits the promises on database and broker; exit 1 names what is broken.
+    Ledger(LedgerOptions),
     /// Serves an OpenAI-compatible model that answers, fails and counts as told.
     StubLlm(StubOptions),
+    /// Measures how many tasks the programs beside this one accept and finish, and what it costs.
+    Throughput(ThroughputOptions),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = Cli::parse();
+    let config = cli.config.as_deref();
+    report::exit(match cli.command {
+        Command::Ledger(options) => ledger::run(config, options).await,
         Command::StubLlm(options) => stub_llm::run(options).await,
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+        Command::Throughput(options) => throughput::run(config, options).await,
+    })
 }
