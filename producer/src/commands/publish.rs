@@ -67,7 +67,7 @@ pub struct Publish {
     #[arg(long, value_name = "FILE", conflicts_with = "task_type")]
     batch: Option<String>,
     /// Enqueue the valid lines of a batch although others are not
-    #[arg(long, requires = "batch")]
+    #[arg(long, conflicts_with = "task_type")]
     skip_invalid: bool,
 }
 
