@@ -142,8 +142,8 @@ fn check(context: &Context) -> Answer {
     if code == 0 { Ok(()) } else { Err(CommandError::Told(code)) }
 }
 
-/// The daemon logs. A command's spans are sent where the environment names a collector; it logs only when asked,
-/// since its own words say what went wrong.
+/// The daemon logs. A command's spans are sent where the environment names a collector; it logs only
+/// when asked, since its own words say what went wrong.
 fn traced(is_daemon: bool) -> Option<Telemetry> {
     let asked = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "RUST_LOG"];
     if !is_daemon && asked.into_iter().all(|name| config::variable(name).is_none()) {

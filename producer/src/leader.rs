@@ -49,12 +49,11 @@ impl Candidate {
         while !shutdown.soft.is_cancelled() {
             // A token per term: a term that ended in doubt must never be taken for the next one.
             let token = Uuid::new_v4();
-            let asked = Instant::now();
             match self.ask(token).await {
-                Ok(Some(term)) => {
-                    info!(epoch = term.epoch, "leading");
+                Ok(Some(renewal)) => {
+                    info!(epoch = renewal.term.epoch, "leading");
                     self.tell(true);
-                    let ended = self.lead(term, asked, shutdown).await;
+                    let ended = self.lead(renewal, shutdown).await;
                     self.tell(false);
                     if let Err(error) = ended {
                         warn!(%error, "stepped down");
@@ -78,38 +77,33 @@ impl Candidate {
         metrics::leading(leads);
     }
 
-    async fn ask(&self, token: Uuid) -> Result<Option<Term>, Error> {
-        self.store.lead(token, self.incarnation, &self.label, self.ttl).await
+    async fn ask(&self, token: Uuid) -> Result<Option<Renewal>, Error> {
+        let asked = Instant::now();
+        let term = self.store.lead(token, self.incarnation, &self.label, self.ttl).await?;
+        Ok(term.map(|term| Renewal { term, asked, answered: Instant::now() }))
     }
 
-    /// One term. `asked` is a moment before the lease began, so that it cannot end earlier than we
-    /// think. Any error ends the term.
-    async fn lead(
-        &self,
-        mut term: Term,
-        mut asked: Instant,
-        shutdown: &Shutdown,
-    ) -> Result<(), Error> {
+    /// One term. Any error, and any doubt about the lease, ends it.
+    async fn lead(&self, mut last: Renewal, shutdown: &Shutdown) -> Result<(), Error> {
         let safe = self.ttl - self.ttl / 5;
         let mut ticker =
             Ticker::begin(self.store.clone(), self.relay.clone(), &self.schedules).await?;
         loop {
-            if shutdown.soft.is_cancelled() || asked.elapsed() >= safe {
+            if shutdown.soft.is_cancelled() || last.asked.elapsed() >= safe {
                 return Ok(());
             }
-            if asked.elapsed() >= self.interval {
-                let now = Instant::now();
-                match tokio::time::timeout_at(asked + safe, self.ask(term.token)).await {
+            if last.asked.elapsed() >= self.interval {
+                let asking = self.ask(last.term.token);
+                match tokio::time::timeout_at(last.asked + safe, asking).await {
                     Ok(renewed) => match renewed? {
-                        Some(renewed) => (term, asked) = (renewed, now),
+                        Some(renewed) => last = renewed,
                         None => return Ok(()),
                     },
                     Err(_) => return Ok(()),
                 }
             }
-            // The database's time, carried forward by our own steady clock.
-            let now = at(&term, asked);
-            let round = tokio::time::timeout_at(asked + safe, ticker.round(&term, now));
+            let until = last.asked + safe;
+            let round = tokio::time::timeout_at(until, ticker.round(&last.term, last.now()));
             let next = match round.await {
                 Ok(round) => match round? {
                     Round::Until(next) => next,
@@ -118,9 +112,9 @@ impl Candidate {
                 Err(_) => return Ok(()),
             };
             let pause = next
-                .and_then(|next| (next - at(&term, asked)).to_std().ok())
+                .and_then(|next| (next - last.now()).to_std().ok())
                 .map_or(LONGEST_SLEEP, |pause| pause.min(LONGEST_SLEEP))
-                .min(self.interval.saturating_sub(asked.elapsed()));
+                .min(self.interval.saturating_sub(last.asked.elapsed()));
             tokio::select! {
                 () = shutdown.soft.cancelled() => return Ok(()),
                 () = tokio::time::sleep(pause) => {}
@@ -129,8 +123,20 @@ impl Candidate {
     }
 }
 
-/// The database's present: its answer, plus what has passed since we asked for it. A little early
-/// at most by the answer's way, never late.
-fn at(term: &Term, asked: Instant) -> DateTime<Utc> {
-    term.now + asked.elapsed()
+/// A renewal: the term, when we asked for it and when the answer came.
+///
+/// The lease is counted from before the question, so that it cannot end earlier than we think; the
+/// database's present from the answer, so that no tick is early.
+#[derive(Clone, Copy)]
+struct Renewal {
+    term: Term,
+    asked: Instant,
+    answered: Instant,
+}
+
+impl Renewal {
+    /// The database's present: late by the answer's way at most, never early.
+    fn now(&self) -> DateTime<Utc> {
+        self.term.now + self.answered.elapsed()
+    }
 }

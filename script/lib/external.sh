@@ -3,11 +3,10 @@
 
 external_wanted() {
   [ -n "${DATABASE_URL:-}" ] && [ -n "${AMQP_URL:-}" ] || return 1
-  # After `eval "$(script/services env)"` both name our own servers, which `up` must start again.
-  if read_ports; then
-    own_urls
-    [ "$DATABASE_URL" != "$database_url" ] || [ "$AMQP_URL" != "$amqp_url" ] || return 1
-  fi
+  # What `script/services env` once printed into this shell is not somebody else's: after `down`
+  # or `wipe`, or in another checkout, `up` must still start servers.
+  local own='^postgres://belfry:belfry@127\.0\.0\.1:([0-9]+)/belfry amqp://belfry:belfry@127\.0\.0\.1:([0-9]+)/%2f$'
+  ! [[ "$DATABASE_URL $AMQP_URL" =~ $own ]] || [ $((BASH_REMATCH[1] + 1)) != "${BASH_REMATCH[2]}" ]
 }
 
 # Sets host and port from SCHEME://[USER[:PASSWORD]@]HOST[:PORT][/…].

@@ -9,6 +9,8 @@ native_find() {
   local dir fetched=
   if [ -d "$state/packages/usr" ]; then fetched=$state/packages; fi
   pg_bin='' mq_bin='' native_missing=()
+  erl_path=${fetched:+$fetched/usr/lib/erlang/bin:$fetched/usr/bin:}$PATH
+  libraries=${fetched:+$fetched/usr/lib/$(uname -m)-linux-gnu:$fetched/lib/$(uname -m)-linux-gnu}
   for dir in "$fetched"/usr/lib/postgresql/*/bin /usr/lib/postgresql/*/bin /usr/pgsql-*/bin \
     /opt/homebrew/opt/postgresql@*/bin /usr/local/opt/postgresql@*/bin; do
     # Names sort 9 after 17, so that the version itself must decide.
@@ -28,11 +30,11 @@ native_find() {
   done
   [ -n "$pg_bin" ] || native_missing+=(postgresql)
   [ -n "$mq_bin" ] || native_missing+=(rabbitmq-server)
-  erl_path=${fetched:+$fetched/usr/lib/erlang/bin:$fetched/usr/bin:}$PATH
-  libraries=${fetched:+$fetched/usr/lib/$(uname -m)-linux-gnu}
 }
 
-native_postgres_version() { "$1/postgres" --version 2>/dev/null | sed -n 's/.* \([0-9][0-9.]*\).*/\1/p'; }
+with_libraries() { env ${libraries:+LD_LIBRARY_PATH="$libraries"} "$@"; }
+
+native_postgres_version() { with_libraries "$1/postgres" --version 2>/dev/null | sed -n 's/.* \([0-9][0-9.]*\).*/\1/p'; }
 
 native_usable() {
   native_find
@@ -143,7 +145,7 @@ gone() { ! kill -0 "$1" 2>/dev/null; }
 
 # ---- PostgreSQL
 
-native_psql() { PGPASSWORD=belfry "$pg_bin/psql" -X -q -h 127.0.0.1 -p "$pg_port" -U belfry "$@"; }
+native_psql() { PGPASSWORD=belfry with_libraries "$pg_bin/psql" -X -q -h 127.0.0.1 -p "$pg_port" -U belfry "$@"; }
 
 native_init_postgres() {
   local new=$state/pg.new
@@ -166,9 +168,13 @@ native_start_postgres() {
   if ! pg_pid >/dev/null; then
     # A pid of another program in the lock file (restored or restarted machine) would forbid the start.
     rm -f "$pg/postmaster.pid"
+    # After a crash the server flushes its thousand files one by one, which takes seconds; Linux
+    # can flush the file system at once.
+    local flush=
+    if [ "$(uname)" = Linux ]; then flush='-c recovery_init_sync_method=syncfs'; fi
     # TCP only: a socket path may be longer than 107 bytes and /var/run may be closed to us.
     pg_run "$pg_bin/pg_ctl" -D "$pg" -l "$pg/server.log" -W -s -o "-p $pg_port \
-      -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c max_connections=300" \
+      -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c max_connections=300 $flush" \
       start >/dev/null </dev/null || die "PostgreSQL did not start; the log is $pg/server.log"
   fi
 }
@@ -254,8 +260,16 @@ native_stop_rabbitmq() { # fast | immediate
     await 30 gone "$pid" || { kill -KILL "$pid" 2>/dev/null || true; }
     await 10 gone "$pid" || die "RabbitMQ (process $pid) does not stop"
   fi
-  # The name server outlives its node; this one is ours alone.
-  if [ -d "$mq" ]; then mq_run epmd -port "$epmd_port" -kill >/dev/null 2>&1 </dev/null || true; fi
+  if [ -d "$mq" ]; then await 10 native_name_server_gone || say "port $epmd_port is still open (epmd)"; fi
+}
+
+# The name server outlives its node; this one is ours alone. It refuses to go while it has not yet
+# noticed that the node is dead, hence asked until its port is closed.
+native_name_server_gone() {
+  port_free "$epmd_port" || {
+    mq_run epmd -port "$epmd_port" -kill >/dev/null 2>&1 </dev/null || true
+    port_free "$epmd_port"
+  }
 }
 
 native_wipe_rabbitmq() { rm -rf "$mq"; }
@@ -264,4 +278,4 @@ native_ctl() { mq_run "$mq_bin/rabbitmqctl" "$@"; }
 
 native_describe() { echo "PostgreSQL $pg_version and RabbitMQ ${mq_version:-} are installed"; }
 
-native_interactive_psql() { exec env ${libraries:+LD_LIBRARY_PATH="$libraries"} "$pg_bin/psql" "$@"; }
+native_interactive_psql() { with_libraries "$pg_bin/psql" "$@"; }

@@ -63,22 +63,21 @@ fetch_usable() { have apt-get && have dpkg-deb; }
 # Downloads the servers and whatever of their dependencies is not installed, and unpacks them.
 # The system is not touched.
 fetch_servers() {
-  local packages=$state/packages file uris
+  local packages=$state/packages apt file
   ! native_usable || return 0
   say "downloading ${native_missing[*]} into $packages"
-  mkdir -p "$packages/archives"
-  uris=$(apt-get install --print-uris -qq --no-install-recommends "${native_missing[@]}" 2>&1 </dev/null) ||
-    die "apt-get does not know ${native_missing[*]}: ${uris##*$'\n'}"
-  (
-    cd "$packages/archives"
-    # Lines are 'URL' FILE SIZE CHECKSUM; `apt-get download` wants names and checks the checksums.
-    printf '%s\n' "$uris" | sed -n "s/^'.*' \([^_]*\)_.*/\1/p" | xargs apt-get download -qq </dev/null
-  ) >&2 || die "the download failed"
+  mkdir -p "$packages/lists/partial" "$packages/archives/partial"
+  # Own lists, because those of the system may be missing or years old and are root's to renew.
+  # No locks: those are root's too, and nothing is installed.
+  apt=(apt-get -qq -o Debug::NoLocking=1 -o Dir::State::Lists="$packages/lists" -o Dir::Cache="$packages" -o APT::Sandbox::User=)
+  "${apt[@]}" update >&2 </dev/null || die "apt-get could not read the package lists"
+  "${apt[@]}" -y --download-only --no-install-recommends install "${native_missing[@]}" >&2 </dev/null ||
+    die "apt-get could not download ${native_missing[*]}"
   for file in "$packages"/archives/*.deb; do dpkg-deb -x "$file" "$packages"; done
-  rm -rf "$packages/archives"
+  rm -rf "$packages/archives" "$packages/lists" "$packages"/*pkgcache.bin
   # Debian's erl has its own place written into it, and would start the system's or none.
   for file in "$packages"/usr/lib/erlang/bin/erl "$packages"/usr/lib/erlang/erts-*/bin/erl; do
-    if [ -f "$file" ]; then sed -i "s|^ROOTDIR=.*|ROOTDIR=$packages/usr/lib/erlang|" "$file"; fi
+    if [ -f "$file" ]; then sed -i "s|ROOTDIR=.*/usr/lib/erlang.*|ROOTDIR=$packages/usr/lib/erlang|" "$file"; fi
   done
   native_usable || die "still missing after the download: ${native_missing[*]}"
 }

@@ -146,7 +146,7 @@ pub async fn probe(address: SocketAddr) -> bool {
     };
     let deadline = tokio::time::Instant::now() + PROBE_TIMEOUT;
     let request = client.get(format!("http://{}/readyz", reachable(address)));
-    http::send(request, deadline).await.is_ok_and(|answer| answer.status() == StatusCode::OK)
+    http::send_unseen(request, deadline).await.is_ok_and(|answer| answer.status() == StatusCode::OK)
 }
 
 /// Where a server that listens everywhere is reached from its own host.

@@ -10,19 +10,20 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
-use crate::broker::{Destination, Publisher};
+use crate::broker::{self, Destination, Publisher};
 use crate::domain::delay::rung_for;
 use crate::domain::message::Message;
 use crate::domain::task::TaskId;
 use crate::shutdown::Shutdown;
-use crate::store::{Error, Store, Unpublished};
+use crate::store::{Error, MAX_BATCH, Store, Unpublished};
 use crate::telemetry::spans;
 
 /// Pause between two looks when nobody pokes: a crash between commit and publish costs this much.
 pub const POLL: Duration = Duration::from_secs(1);
 /// A look may take this share of the relay's time, so that a long backlog is not scanned all day.
 const LOOK_SHARE: u32 = 10;
-/// A backup leaves rows to the leader's relay until they are this late.
+/// A backup leaves rows to the leader's relay until they are this late, and every relay a dead letter
+/// to the worker that recorded it.
 pub const BACKUP_GRACE: Duration = Duration::from_secs(3);
 /// Pause after the broker took nothing.
 const BROKER_AWAY: Duration = Duration::from_millis(500);
@@ -71,13 +72,14 @@ impl Relay {
     async fn look(&self, grace: Duration) -> Result<Progress, Error> {
         let released = self.store.release_scheduled().await?;
         let tasks = self.store.unpublished(None, grace).await?;
-        let found = tasks.len();
-        let confirmed = self.publish(tasks).await?;
+        let published = self.publish(tasks).await?;
         let letters = self.publish_letters().await?;
+        let found = published.confirmed + published.left;
         if found + letters + released > 0 {
-            debug!(found, confirmed, letters, released, "relayed");
+            debug!(found, confirmed = published.confirmed, letters, released, "relayed");
         }
-        Ok(match (found, confirmed) {
+        published.tell();
+        Ok(match (found, published.confirmed) {
             (0, _) => Progress::All,
             (_, 0) => Progress::BrokerAway,
             _ => Progress::More,
@@ -85,57 +87,57 @@ impl Relay {
     }
 
     /// Publishes the tasks named, at once: right after their commit.
-    pub async fn publish_now(&self, ids: &[TaskId]) -> Result<usize, Error> {
-        let tasks = self.store.unpublished(Some(ids), Duration::ZERO).await?;
-        self.publish(tasks).await
+    pub async fn publish_now(&self, ids: &[TaskId]) -> Result<Published, Error> {
+        let mut all = Published::default();
+        for chunk in ids.chunks(MAX_BATCH) {
+            let tasks = self.store.unpublished(Some(chunk), Duration::ZERO).await?;
+            let some = self.publish(tasks).await?;
+            all.confirmed += some.confirmed;
+            all.left += some.left;
+            all.error = all.error.or(some.error);
+        }
+        Ok(all)
     }
 
-    async fn publish(&self, tasks: Vec<Unpublished>) -> Result<usize, Error> {
-        let batch: Vec<(Destination, Message)> = tasks
+    async fn publish(&self, tasks: Vec<Unpublished>) -> Result<Published, Error> {
+        let mut batch: Vec<(Destination, Message)> = tasks
             .into_iter()
             .map(|task| {
-                (
-                    rung_for(task.remaining).map_or(Destination::Tasks, Destination::Retry),
-                    task.message,
-                )
+                let rung = rung_for(task.remaining);
+                (rung.map_or(Destination::Tasks, Destination::Retry), task.message)
             })
             .collect();
-        let confirmed = self.publish_traced(&batch).await;
+        let (confirmed, error) = self.publish_traced(&mut batch).await;
         let marks: Vec<(TaskId, u32)> =
             confirmed.iter().map(|&n| (batch[n].1.task_id, batch[n].1.run)).collect();
         if !marks.is_empty() {
             self.store.mark_published(&marks).await?;
         }
-        Ok(marks.len())
+        Ok(Published { confirmed: marks.len(), left: batch.len() - marks.len(), error })
     }
 
     /// Publishes the open dead letters that have no copy in the dead queue yet.
-    pub async fn publish_letters(&self) -> Result<usize, Error> {
-        let letters = self.store.unpublished_letters().await?;
-        let batch: Vec<(Destination, Message)> =
+    async fn publish_letters(&self) -> Result<usize, Error> {
+        let letters = self.store.unpublished_letters(BACKUP_GRACE).await?;
+        let mut batch: Vec<(Destination, Message)> =
             letters.into_iter().map(|message| (Destination::Dead, message)).collect();
-        let confirmed = self.publish_traced(&batch).await;
+        let (confirmed, error) = self.publish_traced(&mut batch).await;
         let marks: Vec<i64> = confirmed.iter().filter_map(|&n| batch[n].1.dead_letter).collect();
         if !marks.is_empty() {
             self.store.mark_letters(&marks).await?;
         }
+        Published { confirmed: marks.len(), left: batch.len() - marks.len(), error }.tell();
         Ok(batch.len())
     }
 
-    /// Publishes under a span each; answers which were confirmed.
-    async fn publish_traced(&self, batch: &[(Destination, Message)]) -> Vec<usize> {
-        if batch.is_empty() {
-            return Vec::new();
-        }
+    /// Publishes under a span each; answers which were confirmed, and the first error.
+    async fn publish_traced(
+        &self,
+        batch: &mut [(Destination, Message)],
+    ) -> (Vec<usize>, Option<broker::Error>) {
         let spans: Vec<spans::Span> = batch
-            .iter()
-            .map(|(to, message)| {
-                spans::publish(
-                    &self.publisher.exchange(*to),
-                    message,
-                    message.traceparent.as_deref(),
-                )
-            })
+            .iter_mut()
+            .map(|(to, message)| spans::publish_copy(&self.publisher.exchange(*to), message))
             .collect();
         let answers = self.publisher.publish_many(batch).await;
         let mut confirmed = Vec::with_capacity(answers.len());
@@ -149,11 +151,26 @@ impl Relay {
                 }
             }
         }
-        if let Some(error) = first_error {
-            let left = batch.len() - confirmed.len();
-            warn!(%error, left, "not published; the rows stay and are published later");
+        (confirmed, first_error)
+    }
+}
+
+/// What became of rows that asked for a message.
+#[derive(Debug, Default)]
+pub struct Published {
+    /// Confirmed by the broker, and marked.
+    pub confirmed: usize,
+    /// Not confirmed; the rows stay and are published later.
+    pub left: usize,
+    /// Why not, for the first of them.
+    pub error: Option<broker::Error>,
+}
+
+impl Published {
+    fn tell(&self) {
+        if let Some(error) = &self.error {
+            warn!(%error, left = self.left, "not published; the rows stay and are published later");
         }
-        confirmed
     }
 }
 

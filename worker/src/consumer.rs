@@ -120,18 +120,18 @@ impl Pool {
     async fn settle(&self, settlement: Settlement, delivery: Option<&Delivery>) {
         match settlement.into_action() {
             Action::Ack | Action::Fenced => {}
-            Action::Delay { remaining, message, mark } => {
+            Action::Delay { remaining, mut message, mark } => {
                 let to = rung_for(remaining).map_or(Destination::Tasks, Destination::Retry);
-                if self.publish(to, &message).await.is_ok() && mark {
+                if self.publish(to, &mut message).await.is_ok() && mark {
                     let marks = [(message.task_id, message.run)];
                     if let Err(error) = self.processor.store.mark_published(&marks).await {
                         debug!(%error, "the mark is missing; the relay publishes once more");
                     }
                 }
             }
-            Action::DeadLetter { message } => {
+            Action::DeadLetter { mut message } => {
                 let letter = message.dead_letter;
-                if self.publish(Destination::Dead, &message).await.is_ok()
+                if self.publish(Destination::Dead, &mut message).await.is_ok()
                     && let Some(letter) = letter
                     && let Err(error) = self.processor.store.mark_letters(&[letter]).await
                 {
@@ -148,9 +148,8 @@ impl Pool {
         }
     }
 
-    async fn publish(&self, to: Destination, message: &Message) -> Result<(), Error> {
-        let parent = message.traceparent.as_deref();
-        let span = spans::publish(&self.publisher.exchange(to), message, parent);
+    async fn publish(&self, to: Destination, message: &mut Message) -> Result<(), Error> {
+        let span = spans::publish_copy(&self.publisher.exchange(to), message);
         let answer = self.publisher.publish(to, message).await;
         if let Err(error) = &answer {
             span.fail(error.kind(), error.to_string());

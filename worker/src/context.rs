@@ -59,6 +59,7 @@ pub struct Context {
     pub timeout: Duration,
     cancelled: CancellationToken,
     idempotency_key: String,
+    started: Instant,
 }
 
 impl Context {
@@ -76,7 +77,13 @@ impl Context {
             timeout: attempt.timeout,
             cancelled,
             idempotency_key: attempt.idempotency_key(),
+            started: Instant::now(),
         }
+    }
+
+    /// What is left of the attempt's time.
+    pub fn time_left(&self) -> Duration {
+        self.timeout.saturating_sub(self.started.elapsed())
     }
 
     /// The same in every attempt of the task: send it along with effects elsewhere.
@@ -178,7 +185,8 @@ pub fn store_error(error: shared::store::Error) -> TaskError {
     TaskError::retry(error)
 }
 
-fn claim_lost() -> TaskError {
+/// Zero rows: another attempt has the task.
+pub(crate) fn claim_lost() -> TaskError {
     TaskError::Retry {
         failure: Failure::new(
             ErrorClass::Interrupted,

@@ -195,11 +195,11 @@ fn tell(span: &Span, attempt: &Attempt, outcome: &outcome::Outcome, error: Optio
     metrics::attempt_ended(&attempt.task_type, name, class);
     span.set(names::belfry::OUTCOME, name);
     let Some(error) = error else {
-        info!(task.id = %attempt.task_id, task.type_ = %attempt.task_type, task.run = attempt.run,
+        info!(task.id = %attempt.task_id, "task.type" = %attempt.task_type, task.run = attempt.run,
             "completed");
         return;
     };
     span.fail(error.class().as_str(), error.to_string());
-    warn!(task.id = %attempt.task_id, task.type_ = %attempt.task_type, task.run = attempt.run,
+    warn!(task.id = %attempt.task_id, "task.type" = %attempt.task_type, task.run = attempt.run,
         outcome = name, %error, "did not complete");
 }

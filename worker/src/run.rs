@@ -46,19 +46,44 @@ pub struct Options {
     pub max_workers: Option<usize>,
 }
 
-/// Runs a worker until it is told to stop and has drained.
+/// Runs a worker until SIGTERM or SIGINT, and until it has drained.
 pub async fn run(config: Config, options: Options, handlers: Handlers) -> anyhow::Result<()> {
-    let pools = chosen(&config, &options)?;
-    let label = process::label("worker");
     let shutdown = Shutdown::new();
     shutdown.listen_for_signals().context("listening for signals")?;
-    let handler_runtime = handler_runtime()?;
+    serve(config, options, handlers, shutdown).await
+}
 
-    let worker = Worker::open(config, pools, handlers, label, shutdown, handler_runtime.handle())?;
-    let served = worker.run().await;
-    // Handlers that ignore their end must not keep the process.
-    handler_runtime.shutdown_background();
-    served
+/// Runs a worker until the soft token of `shutdown`, and until it has drained: for programs that
+/// hold a worker among other things.
+pub async fn serve(
+    config: Config,
+    options: Options,
+    handlers: Handlers,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let pools = chosen(&config, &options)?;
+    let label = process::label("worker");
+    let threads = HandlerThreads(Some(handler_runtime()?));
+
+    let worker = Worker::open(config, pools, handlers, label, shutdown, &threads.handle())?;
+    worker.run().await
+}
+
+/// The handlers' runtime; handlers that ignore their end do not keep the process.
+struct HandlerThreads(Option<tokio::runtime::Runtime>);
+
+impl HandlerThreads {
+    fn handle(&self) -> tokio::runtime::Handle {
+        self.0.as_ref().expect("taken only when dropped").handle().clone()
+    }
+}
+
+impl Drop for HandlerThreads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 struct Worker {

@@ -20,8 +20,6 @@ use super::output;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long it waits to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// Most tasks read and published together.
-const CHUNK: usize = 500;
 
 /// A publishing connection that is being made while the command does other things.
 pub struct Herald {
@@ -60,10 +58,8 @@ impl Herald {
         let publisher = self.publisher.as_ref().map_err(ToString::to_string)?;
         publisher.ready(PATIENCE).await.map_err(|error| error.to_string())?;
         let relay = Relay::new(store.clone(), publisher.clone());
-        for chunk in tasks.chunks(CHUNK) {
-            relay.publish_now(chunk).await.map_err(|error| error.to_string())?;
-        }
-        Ok(())
+        let published = relay.publish_now(tasks).await.map_err(|error| error.to_string())?;
+        published.error.map_or(Ok(()), |error| Err(error.to_string()))
     }
 
     async fn close(self) {

@@ -7,6 +7,10 @@
 //! A process has two connections, because a broker in need blocks a publishing connection as a
 //! whole, acks included: [`Publisher`] owns one, [`Consumers`] the other. Each is kept by a loop
 //! that reconnects for ever, checks the topology and declares what is missing.
+//!
+//! lapin logs at ERROR whatever ends a channel, also a look at a queue that is not there, and each
+//! returned message whole. Everything of it that matters is logged here, so that the target
+//! `lapin` may be silenced.
 
 mod connection;
 mod consume;

@@ -4,6 +4,7 @@
 //! never retries: who publishes owns a row that still says "unpublished", and comes again.
 
 mod session;
+mod supervisor;
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use lapin::types::ShortString;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use self::session::Supervisor;
+use self::supervisor::Supervisor;
 use super::connection::Settings;
 use super::declare::short;
 use super::error::{Address, Error};

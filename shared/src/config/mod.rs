@@ -36,7 +36,7 @@ pub use environment::Lookup;
 use loading::Loading;
 pub use problems::{Problem, Problems, suggestion};
 use reader::Place;
-pub use schedules::{DEFAULT_KEY_TEMPLATE, PayloadCheck};
+pub use schedules::PayloadCheck;
 pub use types::*;
 use yaml::Node;
 

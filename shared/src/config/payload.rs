@@ -8,6 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::problems::suggestion;
 use super::reader::Place;
 use super::yaml::Kind;
+use crate::domain::template;
 
 /// Converts; problems are reported at the value, which then becomes null.
 pub(super) fn json(place: &Place<'_>) -> Value {
@@ -41,18 +42,30 @@ fn key_of(place: &Place<'_>, key: &str) -> String {
     key.to_owned()
 }
 
-/// Every text `secret:NAME` must name one of `secrets`.
-pub(super) fn check_secrets(place: &Place<'_>, secrets: &[&str]) {
+/// A payload's texts: templates must be right, and `secret:NAME` must name one of `secrets`.
+pub(super) fn check_texts(place: &Place<'_>, secrets: &[&str]) {
     match &place.node.kind {
-        Kind::List(_) => place.items().iter().for_each(|item| check_secrets(item, secrets)),
-        Kind::Map(_) => place.entries().iter().for_each(|(_, item)| check_secrets(item, secrets)),
+        Kind::List(_) => place.items().iter().for_each(|item| check_texts(item, secrets)),
+        Kind::Map(_) => place.entries().iter().for_each(|(_, item)| check_texts(item, secrets)),
         Kind::Scalar { text, .. } => {
-            let Some(name) = text.strip_prefix("secret:") else { return };
-            if !secrets.contains(&name) {
-                let hint = suggestion(name, secrets.iter().copied());
-                place.problem(format!("`secrets` has no {name:?}{hint}"));
+            check_secret(place, secrets);
+            if text.contains("{{")
+                && let Err(error) = template::check_payload(&Value::from(text.as_str()))
+            {
+                place.problem(format!("{error} (for plain braces write {{{{ '{{{{' }}}})"));
             }
         }
+    }
+}
+
+/// A text `secret:NAME` must name one of `secrets`.
+pub(super) fn check_secret(place: &Place<'_>, secrets: &[&str]) {
+    if let Kind::Scalar { text, .. } = &place.node.kind
+        && let Some(name) = text.strip_prefix("secret:")
+        && !secrets.contains(&name)
+    {
+        let hint = suggestion(name, secrets.iter().copied());
+        place.problem(format!("`secrets` has no {name:?}{hint}"));
     }
 }
 

@@ -168,7 +168,7 @@ fn fetch(section: &Section<'_>, context: &Context<'_>) -> Option<ReportFetch> {
             place.problem("is a secret: name it under `secrets` and write secret:NAME here");
             return None;
         }
-        payload::check_secrets(&place, &context.secrets);
+        payload::check_secret(&place, &context.secrets);
         Some((name.to_owned(), value))
     };
     let headers = section.entries("headers").into_iter().filter_map(header).collect();

@@ -14,9 +14,7 @@ use super::{Pool, Scheduler};
 use crate::domain::cron::Cron;
 use crate::domain::schedule::{CatchUp, DEFAULT_CATCH_UP_WINDOW, Overlap, Schedule};
 use crate::domain::task::{DEFAULT_TIMEOUT, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, Semantics};
-
-/// Key of a schedule that names none: one task per planned instant.
-pub const DEFAULT_KEY_TEMPLATE: &str = "{{ schedule }}@{{ scheduled_at }}";
+use crate::domain::template::{self, DEFAULT_KEY_TEMPLATE};
 
 /// Judges a payload by its task type; handlers' schemas come in here.
 pub type PayloadCheck<'a> = &'a dyn Fn(&str, &Value) -> Result<(), String>;
@@ -77,6 +75,9 @@ fn schedule(
     let payload = payload(section, task.as_ref().map(|(task_type, _)| task_type.as_str()), context);
     let execution_key_template = section.get("execution_key_template").and_then(|place| {
         let text = place.required_text()?;
+        if let Err(error) = template::check(&text) {
+            place.problem(error.to_string());
+        }
         Some(text)
     });
     let overlap = section.get("overlap").and_then(|place| place.choice(OVERLAPS));
@@ -156,7 +157,7 @@ fn payload(section: &Section<'_>, task_type: Option<&str>, context: &Context<'_>
             "{bytes} bytes are more than a payload may have ({MAX_PAYLOAD_BYTES}); store them elsewhere and pass a reference"
         ));
     }
-    payload::check_secrets(&place, &context.secrets);
+    payload::check_texts(&place, &context.secrets);
     if let Some(task_type) = task_type
         && let Err(what) = (context.payload_check)(task_type, &payload)
     {

@@ -76,7 +76,8 @@ pub(super) fn parse(text: &str, flaws: &mut Vec<Flaw>) -> Option<Node> {
         let step = match event {
             Ok((event, span)) => builder.take(event, span.start.line()),
             Err(error) => {
-                let line = error.marker().line();
+                // A text that breaks off is blamed on a line behind its last one.
+                let line = error.marker().line().clamp(1, text.lines().count().max(1));
                 let written = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
                 Err(flaw(
                     line,

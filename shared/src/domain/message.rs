@@ -96,7 +96,8 @@ pub struct Message {
     pub schedule: Option<String>,
     /// Planned instant (header `scheduled-for`, RFC 3339).
     pub scheduled_for: Option<DateTime<Utc>>,
-    /// Creation context, the same on every copy (header `traceparent`).
+    /// The row's creation context; on the wire the span that published this copy, which continues
+    /// it (header `traceparent`).
     pub traceparent: Option<String>,
     /// The last attempt's span (header `previous-attempt`).
     pub previous_attempt: Option<String>,

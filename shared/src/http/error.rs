@@ -8,12 +8,12 @@ use std::net::IpAddr;
 
 use url::Url;
 
-use crate::domain::outcome::ErrorClass;
+use crate::domain::outcome::{ErrorClass, Failure, TaskError};
 
 /// A target that the network guard refuses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the network guard refuses {target} ({why}); if payloads may call it, add it to \
+    "ssrf_blocked: the network guard refuses {target} ({why}); if payloads may call it, add it to \
      http.allow_hosts"
 )]
 pub struct Blocked {
@@ -212,6 +212,18 @@ impl Error {
 impl From<reqwest::Error> for Error {
     fn from(error: reqwest::Error) -> Self {
         Self::of(error, "the host")
+    }
+}
+
+/// For calls that may be repeated; a handler whose call may not asks [`Error::outcome_unknown`]
+/// before it writes `?`.
+impl From<Error> for TaskError {
+    fn from(error: Error) -> Self {
+        let failure = Failure::new(error.class(), &error);
+        match error.class() {
+            ErrorClass::Permanent | ErrorClass::Invalid => Self::Permanent(failure),
+            _ => Self::Retry { failure, after: None },
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod error;
 mod guard;
 mod payload;
 mod resolve;
+mod send;
 
 use std::sync::Once;
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub use body::read_limited;
 pub use error::{Blocked, Error};
 pub use guard::Guard;
 pub use payload::{Call, PayloadClient, headers, payload_client};
+pub use send::send;
+pub(crate) use send::send_unseen;
 
 use reqwest::redirect;
 
@@ -60,21 +63,8 @@ pub(crate) fn local_client() -> Result<Client, Error> {
     client.build().map_err(|error| Error::setup(&error))
 }
 
-/// Sends a request of a trusted client and waits for its headers, until the deadline.
-pub async fn send(
-    request: RequestBuilder,
-    deadline: tokio::time::Instant,
-) -> Result<Response, Error> {
-    let (client, request) = request.build_split();
-    let request = request.map_err(|error| Error::of(error, "the host"))?;
-    let target = error::authority(request.url());
-    match tokio::time::timeout_at(deadline, client.execute(request)).await {
-        Ok(answer) => answer.map_err(|error| Error::of(error, &target)),
-        Err(_) => Err(Error::Timeout { target, sent: true }),
-    }
-}
-
 /// What every client has in common.
+#[expect(clippy::disallowed_methods, reason = "the one place that builds clients")]
 fn builder() -> reqwest::ClientBuilder {
     install_crypto();
     Client::builder()

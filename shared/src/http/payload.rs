@@ -1,18 +1,17 @@
 //! The client of payload-driven calls: every hop is checked, nothing is carried to a stranger.
 
 use std::sync::Arc;
-use std::time::Instant as Clock;
 
 use bytes::Bytes;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, Response, StatusCode, redirect};
+use reqwest::{Body, Client, Method, Request, Response, StatusCode, redirect};
 use tokio::time::Instant;
 use url::Url;
 
 use super::error::{Error, authority};
 use super::guard::Guard;
 use super::resolve::VettingResolver;
-use crate::telemetry::{metrics, spans};
+use super::send::{Trace, observed};
 
 /// Most redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -114,36 +113,13 @@ impl PayloadClient {
         Err(Error::Redirect { target: authority(&call.url), why })
     }
 
-    /// One request, in a span of its own.
+    /// One request to a target that the guard has judged.
     async fn hop(&self, call: &Call, deadline: Instant) -> Result<Response, Error> {
         self.guard.check(&call.url)?;
-        let span = spans::http(call.method.as_str(), &call.url, 0);
-        let mut request = self
-            .client
-            .request(call.method.clone(), call.url.clone())
-            .headers(call.headers.clone());
-        if let Some(body) = &call.body {
-            request = request.body(body.clone());
-        }
-        let own = call.headers.contains_key("traceparent");
-        if let Some(traceparent) = span.traceparent().filter(|_| !own) {
-            request = request.header("traceparent", traceparent);
-        }
-
-        let started = Clock::now();
-        let answer = span.in_scope(super::send(request, deadline)).await;
-        let error_type = match &answer {
-            Ok(response) => {
-                span.http_status(response.status().as_u16());
-                (response.status().as_u16() >= 400).then(|| response.status().as_str().to_owned())
-            }
-            Err(error) => {
-                span.fail(error.error_type(), error.to_string());
-                Some(error.error_type().to_owned())
-            }
-        };
-        metrics::http_request(call.method.as_str(), started.elapsed(), error_type.as_deref());
-        answer
+        let mut request = Request::new(call.method.clone(), call.url.clone());
+        *request.headers_mut() = call.headers.clone();
+        *request.body_mut() = call.body.clone().map(Body::from);
+        observed(&self.client, request, deadline, Trace::Told).await
     }
 }
 

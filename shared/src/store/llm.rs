@@ -18,8 +18,11 @@ pub struct StoredCall {
     pub response: Option<Value>,
     /// Calls of this step so far; the next one has this number plus one.
     pub calls: u32,
-    /// Of those with this question, how many may have been billed without an answer.
+    /// Of those with this question since the last replay, how many may have been billed without an
+    /// answer.
     pub unknown: u32,
+    /// Of those with this question since the last replay, how many were billed for nothing.
+    pub wasted: u32,
 }
 
 /// A call about to go out.
@@ -91,6 +94,7 @@ impl Store {
             response: row.get("response"),
             calls: row.get::<_, i32>("calls") as u32,
             unknown: row.get::<_, i32>("unknown") as u32,
+            wasted: row.get::<_, i32>("wasted") as u32,
         })
     }
 

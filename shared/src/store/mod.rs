@@ -6,7 +6,7 @@
 
 mod alerts;
 mod artifacts;
-pub(crate) mod batch;
+mod batch;
 mod claim;
 mod connect;
 mod dead_letters;
@@ -30,6 +30,7 @@ mod workers;
 
 pub use alerts::Alert;
 pub use artifacts::{Artifact, NewArtifact};
+pub use batch::MAX_BATCH;
 pub use claim::Claim;
 pub use connect::{Purpose, Store, StoreOptions};
 pub use dead_letters::{DeadFilter, DeadLetter, Replayed};

@@ -57,10 +57,14 @@ impl Store {
         Ok(self.query(include_str!("sql/release_scheduled.sql"), &[]).await?.len())
     }
 
-    /// Open dead letters without a confirmed copy, oldest first.
-    pub async fn unpublished_letters(&self) -> Result<Vec<Message>, Error> {
-        let rows =
-            self.query(include_str!("sql/unpublished_letters.sql"), &[&(MAX_BATCH as i64)]).await?;
+    /// Open dead letters without a confirmed copy that are older than `grace`, oldest first.
+    pub async fn unpublished_letters(&self, grace: Duration) -> Result<Vec<Message>, Error> {
+        let rows = self
+            .query(
+                include_str!("sql/unpublished_letters.sql"),
+                &[&(MAX_BATCH as i64), &millis(grace)],
+            )
+            .await?;
         rows.iter()
             .map(|row| {
                 let mut message = message_of(row)?;

@@ -31,10 +31,11 @@ const EXPORT_ERROR_EVERY_SECS: u64 = 60;
 const EXPORT_TARGETS: [&str; 7] =
     ["opentelemetry", "hyper", "tonic", "h2", "reqwest", "tower", "rustls"];
 
-/// Talkative targets and how much of them is shown unless `RUST_LOG` names them: an unroutable
-/// message is reported by its publisher, lapin would print the whole of it again.
+/// Talkative targets and how much of them is shown unless `RUST_LOG` names them: whatever goes wrong
+/// with the broker is reported by our own room; lapin would print each look at a missing queue as an
+/// error, and an unroutable message with its whole content.
 const QUIET: [(&str, &str); 2] = [
-    ("lapin::returned_messages", "lapin::returned_messages=off"),
+    ("lapin", "lapin=off"),
     ("opentelemetry", "opentelemetry=warn"),
 ];
 

@@ -21,7 +21,6 @@ use std::time::Duration;
 
 use opentelemetry::global;
 use opentelemetry_sdk::error::OTelSdkResult;
-use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing::warn;
 
 use export::Providers;
@@ -79,7 +78,7 @@ pub fn init(service: &str, instance: &str) -> Result<Telemetry, Error> {
 
 /// The tracer of the house. Without [`init`] its spans have ids and go nowhere.
 fn tracer() -> global::BoxedTracer {
-    PROVIDER.call_once(|| global::set_tracer_provider(SdkTracerProvider::default()));
+    PROVIDER.call_once(|| global::set_tracer_provider(export::bare()));
     global::tracer(SCOPE)
 }
 

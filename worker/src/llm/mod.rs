@@ -1,12 +1,21 @@
 //! Model calls: one client for OpenAI-compatible endpoints, each call traced and journalled.
+//!
+//! [`Context::chat`](crate::context::Context::chat) is the only way to ask: it looks for a stored
+//! answer, writes the call before it goes out and its end before the handler goes on, so that no
+//! answer is paid twice. There is no hidden retry in here: one question is one request, and what
+//! becomes of a failure is decided by the task's own policy.
 
-/// The configured endpoints.
-#[derive(Clone, Debug, Default)]
-pub struct Models;
+mod answer;
+mod body;
+mod chat;
+mod classify;
+mod client;
+mod endpoint;
+mod error;
+mod hint;
+mod request;
 
-impl Models {
-    /// The endpoints of a configuration; a missing one is an error where it is used.
-    pub fn from_config(_config: &shared::config::Config) -> Self {
-        Self
-    }
-}
+pub use answer::{ChatAnswer, TokenUsage, ToolCall};
+pub use client::Models;
+pub use error::LlmError;
+pub use request::{ChatRequest, Message};

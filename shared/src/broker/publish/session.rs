@@ -1,4 +1,4 @@
-//! The loop behind a [`super::Publisher`]: connect, set up, publish until something ends.
+//! One connection's life as a publisher: requests in, confirms out.
 //!
 //! One task owns the channel and every open confirm. lapin gives a returned message to whichever
 //! confirm completes next, so that only one who sees all of them can give it to its owner.
@@ -14,122 +14,29 @@ use lapin::types::ShortString;
 use lapin::{Channel, Confirmation, Event};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::{Content, Request, State, WINDOW};
-use crate::broker::connection::{CHANNEL_TIMEOUT, LOOK_EVERY, Link, Settings};
+use crate::broker::connection::{CHANNEL_TIMEOUT, LOOK_EVERY, Link};
 use crate::broker::declare::{depth, ensure};
 use crate::broker::error::{Error, is_missing, text};
 use crate::broker::topology::Topology;
-use crate::retry::Pauses;
-use crate::shutdown::Shutdown;
 
 /// Least time between two repairs of the topology after an unroutable message.
 const REPAIR_EVERY: Duration = Duration::from_secs(5);
 /// How long open confirms are still awaited after the hard token.
 const LAST_CONFIRMS: Duration = Duration::from_secs(1);
 
-pub(super) struct Supervisor {
-    settings: Settings,
-    topology: Topology,
-    shutdown: Shutdown,
-    state: watch::Sender<State>,
-}
-
 /// Why a session ended.
-enum End {
+pub(super) enum End {
     /// Nothing more will be published.
     Done,
     /// The connection is gone.
     Lost(Error),
 }
 
-impl Supervisor {
-    pub(super) fn new(
-        settings: Settings,
-        topology: Topology,
-        shutdown: Shutdown,
-        state: watch::Sender<State>,
-    ) -> Self {
-        Self { settings, topology, shutdown, state }
-    }
-
-    /// Connects again and again until nobody publishes any more.
-    pub(super) async fn run(self, mut requests: mpsc::Receiver<Request>) {
-        let mut pauses = Pauses::new();
-        loop {
-            let connecting = self.connect();
-            let Some(connected) = self.while_refusing(&mut requests, connecting).await else {
-                return;
-            };
-            let error = match connected {
-                Ok((link, channel)) => {
-                    tracing::info!(broker = %link.address(), "publishing");
-                    pauses.reset();
-                    self.state.send_replace(State::Ready);
-                    let end = Session::new(&self, &link, channel).run(&mut requests).await;
-                    link.close().await;
-                    match end {
-                        End::Done => return,
-                        End::Lost(error) => error,
-                    }
-                }
-                Err(error) => error,
-            };
-            self.not_ready(error);
-            let pause = tokio::time::sleep(pauses.next_pause());
-            if self.while_refusing(&mut requests, pause).await.is_none() {
-                return;
-            }
-        }
-    }
-
-    async fn connect(&self) -> Result<(Link, Channel), Error> {
-        let link = Link::open(&self.settings, "publish").await?;
-        ensure(&link, &self.topology).await?;
-        let channel = confirming(&link).await?;
-        Ok((link, channel))
-    }
-
-    /// Tells the handles, and the log when the reason is a new one.
-    fn not_ready(&self, error: Error) {
-        let told = matches!(
-            &*self.state.borrow(),
-            State::Connecting { last_error: Some(last) } if *last == error
-        );
-        if !told {
-            tracing::warn!(%error, "not publishing; trying again");
-        }
-        self.state.send_replace(State::Connecting { last_error: Some(error) });
-    }
-
-    /// Does something while answering every request at once with the reason why it is refused.
-    /// `None` when the loop should end.
-    async fn while_refusing<T>(
-        &self,
-        requests: &mut mpsc::Receiver<Request>,
-        doing: impl Future<Output = T>,
-    ) -> Option<T> {
-        let mut doing = pin!(doing);
-        loop {
-            tokio::select! {
-                biased;
-                () = self.shutdown.hard.cancelled() => return None,
-                done = &mut doing => return Some(done),
-                request = requests.recv() => request?.refuse(self.reason()),
-            }
-        }
-    }
-
-    fn reason(&self) -> Error {
-        match &*self.state.borrow() {
-            State::Connecting { last_error: Some(error) } => error.clone(),
-            _ => Error::Closed("not connected yet".to_owned()),
-        }
-    }
-}
-
 /// A channel in confirm mode.
-async fn confirming(link: &Link) -> Result<Channel, Error> {
+pub(super) async fn confirming(link: &Link) -> Result<Channel, Error> {
     let channel = link.channel().await?;
     let selecting = channel.confirm_select(ConfirmSelectOptions::default());
     link.within(CHANNEL_TIMEOUT, "turning on confirms", selecting)
@@ -169,10 +76,18 @@ impl Returned {
 
 type Answer = (Sent, lapin::Result<Confirmation>);
 
+/// What a session works on, and whom it tells.
+#[derive(Clone, Copy)]
+pub(super) struct Ground<'a> {
+    pub(super) link: &'a Link,
+    pub(super) topology: &'a Topology,
+    pub(super) state: &'a watch::Sender<State>,
+    pub(super) hard: &'a CancellationToken,
+}
+
 /// One connection's life as a publisher.
-struct Session<'a> {
-    supervisor: &'a Supervisor,
-    link: &'a Link,
+pub(super) struct Session<'a> {
+    ground: Ground<'a>,
     channel: Channel,
     open: FuturesUnordered<BoxFuture<'static, Answer>>,
     returned: Vec<Returned>,
@@ -180,13 +95,14 @@ struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn new(supervisor: &'a Supervisor, link: &'a Link, channel: Channel) -> Self {
+    pub(super) fn new(ground: Ground<'a>, channel: Channel) -> Self {
         let open = FuturesUnordered::new();
-        Self { supervisor, link, channel, open, returned: Vec::new(), repaired: None }
+        Self { ground, channel, open, returned: Vec::new(), repaired: None }
     }
 
-    async fn run(mut self, requests: &mut mpsc::Receiver<Request>) -> End {
-        let link = self.link;
+    /// Publishes until the connection is gone or nobody publishes any more.
+    pub(super) async fn run(mut self, requests: &mut mpsc::Receiver<Request>) -> End {
+        let Ground { link, hard, .. } = self.ground;
         let mut events = pin!(link.events());
         let mut look = interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -213,16 +129,16 @@ impl<'a> Session<'a> {
                 Some(event) = events.next() => if let Some(error) = self.heard(event) {
                     return End::Lost(error);
                 },
-                _ = look.tick() => if !self.link.is_open() {
+                _ = look.tick() => if !self.ground.link.is_open() {
                     return End::Lost(Error::Closed("it was lost".to_owned()));
                 },
-                () = self.supervisor.shutdown.hard.cancelled() => return self.last_confirms().await,
+                () = hard.cancelled() => return self.last_confirms().await,
             }
         }
     }
 
     fn is_blocked(&self) -> bool {
-        self.supervisor.state.borrow().is_blocked()
+        self.ground.state.borrow().is_blocked()
     }
 
     async fn begin(&mut self, request: Request) {
@@ -241,7 +157,7 @@ impl<'a> Session<'a> {
             }
             Request::Depth { queue, reply } => {
                 // Nobody waits any more only after a timeout.
-                let _ = reply.send(depth(self.link, &queue).await);
+                let _ = reply.send(depth(self.ground.link, &queue).await);
             }
         }
     }
@@ -269,7 +185,7 @@ impl<'a> Session<'a> {
             let result = match answer {
                 Ok(confirmation) => self.verdict(&sent, &confirmation),
                 Err(error) => {
-                    let told = Error::of_channel(&error, self.link.address());
+                    let told = Error::of_channel(&error, self.ground.link.address());
                     failed.get_or_insert(error);
                     Err(told)
                 }
@@ -311,14 +227,14 @@ impl<'a> Session<'a> {
         }
         // Whoever still waits for the old channel learns from the dropped reply that it closed.
         self.open.clear();
-        if !self.link.is_open() {
-            return Err(Error::of_channel(cause, self.link.address()));
+        if !self.ground.link.is_open() {
+            return Err(Error::of_channel(cause, self.ground.link.address()));
         }
         tracing::warn!(cause = text(cause), "the publishing channel closed and is replaced");
         if is_missing(cause) {
-            ensure(self.link, &self.supervisor.topology).await?;
+            ensure(self.ground.link, self.ground.topology).await?;
         }
-        self.channel = confirming(self.link).await?;
+        self.channel = confirming(self.ground.link).await?;
         Ok(())
     }
 
@@ -328,7 +244,7 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         self.repaired = Some(Instant::now());
-        ensure(self.link, &self.supervisor.topology).await
+        ensure(self.ground.link, self.ground.topology).await
     }
 
     /// The reason when the event ends the session.
@@ -336,17 +252,17 @@ impl<'a> Session<'a> {
         match event {
             Event::ConnectionBlocked(reason) => {
                 tracing::warn!(reason, "the broker blocks publishers");
-                self.supervisor.state.send_replace(State::Blocked { reason });
+                self.ground.state.send_replace(State::Blocked { reason });
                 None
             }
             Event::ConnectionUnblocked => {
                 tracing::info!("the broker takes messages again");
-                self.supervisor.state.send_replace(State::Ready);
+                self.ground.state.send_replace(State::Ready);
                 None
             }
             // It may also be one of a single channel.
-            Event::Error(error) if !self.link.is_open() => {
-                Some(Error::of_channel(&error, self.link.address()))
+            Event::Error(error) if !self.ground.link.is_open() => {
+                Some(Error::of_channel(&error, self.ground.link.address()))
             }
             _ => None,
         }

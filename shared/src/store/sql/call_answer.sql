@@ -1,8 +1,15 @@
 -- A stored answer to the same question of this step: it is never paid again. Also how many calls
--- there were, and how many of them have an unknown outcome.
+-- there were, and how many of them since the last replay (a person's word that asking again is
+-- worth its price) have an unknown outcome or were billed for an empty answer.
+WITH replayed AS (
+    SELECT max(resolved_at) AS at FROM dead_letters WHERE task_id = $1 AND resolution = 'replayed'
+)
 SELECT (SELECT response FROM llm_calls
         WHERE task_id = $1 AND step = $2 AND request_hash = $3 AND state = 'done'
         ORDER BY call_no DESC LIMIT 1) AS response,
-       coalesce(max(call_no), 0)::int AS calls,
-       (count(*) FILTER (WHERE state IN ('unknown', 'sent') AND request_hash = $3))::int AS unknown
-FROM llm_calls WHERE task_id = $1 AND step = $2
+       coalesce(max(c.call_no), 0)::int AS calls,
+       (count(*) FILTER (WHERE c.state IN ('unknown', 'sent') AND c.request_hash = $3
+                           AND c.started_at > coalesce(r.at, '-infinity')))::int AS unknown,
+       (count(*) FILTER (WHERE c.state = 'failed' AND c.output_tokens IS NOT NULL AND c.request_hash = $3
+                           AND c.started_at > coalesce(r.at, '-infinity')))::int AS wasted
+FROM replayed r LEFT JOIN llm_calls c ON c.task_id = $1 AND c.step = $2

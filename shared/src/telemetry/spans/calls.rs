@@ -4,10 +4,15 @@ use std::time::Duration;
 
 use opentelemetry::trace::SpanKind;
 use opentelemetry::{Array, StringValue, Value};
+use serde_json::Value as Json;
 use url::Url;
 
 use super::guard::{Draft, Parent, Span};
+use crate::telemetry::captures_content;
 use crate::telemetry::names::{self, belfry, db, gen_ai};
+
+/// Longest text of a prompt or answer on a span; the whole of it is in the call's row.
+const MAX_CONTENT_CHARS: usize = 4096;
 
 /// The other side of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +126,15 @@ impl Span {
         }
     }
 
+    /// Sets prompt and answer, in the conventions' message form, if and only if it was asked for by
+    /// `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.
+    pub fn chat_content(&self, input: &Json, output: &Json) {
+        if captures_content() {
+            self.set(gen_ai::INPUT_MESSAGES, shortened(input).to_string());
+            self.set(gen_ai::OUTPUT_MESSAGES, shortened(output).to_string());
+        }
+    }
+
     /// Sets what is known of a model's answer.
     pub fn chat_answer(&self, answer: &ChatAnswer) {
         let texts = [(gen_ai::RESPONSE_ID, &answer.id), (gen_ai::RESPONSE_MODEL, &answer.model)];
@@ -157,6 +171,22 @@ impl Span {
     }
 }
 
+/// A copy of messages in which no text is longer than [`MAX_CONTENT_CHARS`], so that the JSON stays
+/// whole and a batch of spans stays below the exporters' limit.
+fn shortened(messages: &Json) -> Json {
+    match messages {
+        Json::String(text) => match text.char_indices().nth(MAX_CONTENT_CHARS) {
+            Some((cut, _)) => Json::String(format!("{}…", &text[..cut])),
+            None => messages.clone(),
+        },
+        Json::Array(items) => items.iter().map(shortened).collect(),
+        Json::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), shortened(value))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
 /// Adds the other side.
 fn server(draft: Draft, server: Option<Server<'_>>) -> Draft {
     draft
@@ -184,5 +214,15 @@ mod tests {
         let url =
             Url::parse("https://user:pass@api.example:8443/v1/x?key=secret#frag").expect("url");
         assert_eq!(public_url(&url), "https://api.example:8443/v1/x");
+    }
+
+    #[test]
+    fn long_content_is_cut_inside_its_json() {
+        let long = "ü".repeat(MAX_CONTENT_CHARS + 1);
+        let messages = serde_json::json!([{"role": "user", "parts": [{"content": long, "n": 1}]}]);
+        let cut = shortened(&messages);
+        let text = cut[0]["parts"][0]["content"].as_str().expect("text");
+        assert_eq!(text.chars().count(), MAX_CONTENT_CHARS + 1);
+        assert!(text.ends_with("ü…") && cut[0]["role"] == "user" && cut[0]["parts"][0]["n"] == 1);
     }
 }

@@ -173,3 +173,52 @@ impl Drop for Span {
 pub fn current_traceparent() -> Option<String> {
     Context::map_current(|scope| context::format(scope.span().span_context()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remote(traceparent: Option<&str>) -> Span {
+        Draft::new("s".to_owned(), SpanKind::Internal)
+            .link(traceparent, Link::Creation)
+            .start(&Parent::Remote(traceparent))
+    }
+
+    fn local() -> Span {
+        Draft::new("s".to_owned(), SpanKind::Internal).start(&Parent::Scope)
+    }
+
+    #[tokio::test]
+    async fn spans_have_ids_and_nest_without_any_set_up() {
+        let outer = remote(None);
+        let (inner, current) = outer.in_scope(async { (local(), current_traceparent()) }).await;
+        assert_eq!(inner.trace_id(), outer.trace_id());
+        assert!(outer.trace_id().is_some_and(|id| id.len() == 32));
+        assert_eq!(current, outer.traceparent());
+        assert_ne!(local().trace_id(), outer.trace_id(), "the scope has ended");
+        assert_eq!(outer.run(local).trace_id(), outer.trace_id());
+    }
+
+    #[test]
+    fn a_message_continues_its_own_trace_or_begins_one_never_the_scopes() {
+        let scope = local();
+        scope.run(|| {
+            let good = remote(None).traceparent().expect("valid");
+            assert!(remote(Some(&good)).traceparent().is_some_and(|own| own[..35] == good[..35]));
+            for garbage in ["", "00-zz", "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"]
+            {
+                let span = remote(Some(garbage));
+                assert!(span.trace_id().is_some() && span.trace_id() != scope.trace_id());
+                span.link(garbage, Link::PreviousAttempt);
+            }
+        });
+    }
+
+    /// A stranger's flag must not keep a task's whole life dark.
+    #[test]
+    fn sampling_is_decided_here() {
+        let unsampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+        let own = remote(Some(unsampled)).traceparent().expect("valid");
+        assert!(own.ends_with("-01"), "{own}");
+    }
+}

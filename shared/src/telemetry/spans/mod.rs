@@ -11,4 +11,4 @@ mod tasks;
 
 pub use calls::{Chat, ChatAnswer, Server, admit, chat, db_query, http};
 pub use guard::{Link, Span, current_traceparent};
-pub use tasks::{Delivery, attempt, enqueue, process, publish, replay, tick};
+pub use tasks::{Delivery, attempt, enqueue, process, publish, publish_copy, replay, tick};

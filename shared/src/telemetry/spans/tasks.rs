@@ -55,6 +55,16 @@ pub fn publish(exchange: &str, message: &Message, parent: Option<&str>) -> Span 
         .start(&parent)
 }
 
+/// As [`publish`], for one copy of a task's message: the span continues the task's creation, and the
+/// copy carries the span, so that whoever receives it continues from here.
+pub fn publish_copy(exchange: &str, message: &mut Message) -> Span {
+    let span = publish(exchange, message, message.traceparent.as_deref());
+    if let Some(traceparent) = span.traceparent() {
+        message.traceparent = Some(traceparent);
+    }
+    span
+}
+
 /// What is known of a delivery before its task is claimed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delivery<'a> {

@@ -1,0 +1,220 @@
+//! A task's whole way through a real broker and a real database, with a worker that is embedded as
+//! a Rust user would: a handler of their own beside the house's.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use shared::broker::{Operator, Publisher, Settings, Topology};
+use shared::config::{self, Config};
+use shared::domain::outcome::TaskError;
+use shared::domain::task::{Due, NewTask, TaskId, TaskState};
+use shared::relay::Relay;
+use shared::shutdown::Shutdown;
+use shared::store::{DeadFilter, Store, TaskRow};
+use shared::testing::{TestDatabase, eventually, needed};
+use uuid::Uuid;
+use worker::context::Context;
+use worker::handler::{Handler, Handlers};
+use worker::run::{self, Options};
+
+/// Does what its payload says.
+struct Fixture;
+
+static RUNS: AtomicU32 = AtomicU32::new(0);
+
+#[async_trait]
+impl Handler for Fixture {
+    fn task_type(&self) -> &'static str {
+        "fixture"
+    }
+
+    fn summary(&self) -> &'static str {
+        "does what its payload says"
+    }
+
+    fn schema(&self) -> Value {
+        json!({"type": "object"})
+    }
+
+    fn check(&self, _payload: &Value) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn run(&self, context: &Context, payload: Value) -> Result<Value, TaskError> {
+        RUNS.fetch_add(1, Ordering::SeqCst);
+        let failing = payload["fail_times"].as_u64().unwrap_or(0);
+        if u64::from(context.run) <= failing {
+            return Err(TaskError::retry("as asked"));
+        }
+        match payload["do"].as_str() {
+            Some("permanent") => Err(TaskError::permanent("no")),
+            Some("panic") => panic!("as asked"),
+            Some("hang") => {
+                context.cancelled().await;
+                std::future::pending().await
+            }
+            Some("step") => {
+                let n: u64 = context.step("count", &json!(1), async { Ok(7) }).await?;
+                context.progress(n, 0).await?;
+                Ok(json!({ "n": n }))
+            }
+            _ => Ok(json!({"run": context.run})),
+        }
+    }
+}
+
+/// A worker with its database and its corner of the broker.
+struct House {
+    database: TestDatabase,
+    store: Store,
+    relay: Relay,
+    topology: Topology,
+    settings: Settings,
+    shutdown: Shutdown,
+    serving: tokio::task::JoinHandle<anyhow::Result<()>>,
+}
+
+impl House {
+    async fn open() -> Self {
+        shared::http::install_crypto();
+        let database = TestDatabase::create().await;
+        let config = config_of(&database);
+        let shutdown = Shutdown::new();
+        let prefix = config.rabbitmq.prefix.clone();
+        let url = config.amqp_url().expect("a broker").clone();
+        let settings = Settings::new(url, &prefix, "test");
+        let topology = Topology::new(&prefix, ["io_pool".to_owned()]);
+        let publisher = Publisher::start(&settings, &topology, &shutdown).expect("a valid URL");
+        let store = database.store();
+        let relay = Relay::new(store.clone(), publisher);
+        let handlers = Handlers::new().with(Fixture);
+        let serving =
+            tokio::spawn(run::serve(config, Options::default(), handlers, shutdown.clone()));
+        Self { database, store, relay, topology, settings, shutdown, serving }
+    }
+
+    async fn given(&self, payload: Value, change: impl FnOnce(&mut NewTask)) -> TaskId {
+        let mut task = NewTask::ad_hoc("fixture", "io_pool", payload);
+        task.retry.base = Duration::from_millis(200);
+        change(&mut task);
+        let id = self.store.enqueue(task).await.expect("enqueued").task_id;
+        self.relay.publish_now(&[id]).await.expect("published");
+        id
+    }
+
+    async fn ended(&self, task: TaskId, state: TaskState) -> TaskRow {
+        eventually(&format!("{task} is {state}"), async || {
+            let row = self.store.task(task).await.expect("read").expect("a task");
+            (row.summary.state == state).then_some(row)
+        })
+        .await
+    }
+
+    async fn close(self) {
+        self.shutdown.soft.cancel();
+        self.serving.await.expect("no panic").expect("a clean end");
+        let operator = Operator::connect(&self.settings).await.expect("a broker");
+        operator.delete_all(&self.topology).await.expect("deleted");
+        operator.close().await;
+        drop(self.database);
+    }
+}
+
+fn config_of(database: &TestDatabase) -> Config {
+    let text = format!(
+        "scheduler: {{heartbeat_interval: 1, heartbeat_ttl: 3}}\n\
+         storage:\n  postgres: {{dsn: '{}'}}\n  rabbitmq: {{url: '{}', prefix: 'test_{}'}}\n\
+         task_pools:\n  io_pool: {{max_workers: 4, task_types: [fixture]}}\n",
+        database.dsn,
+        needed("AMQP_URL"),
+        Uuid::new_v4().simple(),
+    );
+    config::load_str(&text, "test.yaml", &|_| None).expect("a valid configuration")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_goes_from_its_row_to_its_result() {
+    let house = House::open().await;
+
+    let plain = house.given(json!({}), |_| ()).await;
+    let step = house.given(json!({"do": "step"}), |_| ()).await;
+
+    let row = house.ended(plain, TaskState::Completed).await;
+    assert_eq!(row.result, Some(json!({"run": 1})));
+    let row = house.ended(step, TaskState::Completed).await;
+    assert_eq!(row.progress.expect("told").done, 7);
+    assert_eq!(row.steps[0]["name"], "count");
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failing_task_comes_back_through_the_delay_queues_and_works() {
+    let house = House::open().await;
+
+    let task = house.given(json!({"fail_times": 2}), |_| ()).await;
+
+    let row = house.ended(task, TaskState::Completed).await;
+    let outcomes: Vec<_> = row.attempts.iter().map(|a| a["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["retry", "retry", "completed"]);
+    assert_eq!(row.summary.failures, 2);
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_given_up_is_a_dead_letter_in_table_and_queue_and_works_after_its_replay() {
+    let house = House::open().await;
+    let task = house.given(json!({"fail_times": 1}), |task| task.retry.max_retry = 0).await;
+    let panicking = house.given(json!({"do": "panic"}), |task| task.retry.max_retry = 0).await;
+    house.ended(task, TaskState::Dead).await;
+    let row = house.ended(panicking, TaskState::Dead).await;
+    assert!(row.summary.error_message.expect("a reason").contains("panicked: as asked"));
+
+    let operator = Operator::connect(&house.settings).await.expect("a broker");
+    eventually("both copies are in the dead queue", async || {
+        (operator.depth(&house.topology.dead()).await.ok()? == Some(2)).then_some(())
+    })
+    .await;
+    operator.close().await;
+    let letters = house.store.dead_letters(&DeadFilter::default(), 10).await.expect("read");
+    let letter = letters.iter().find(|l| l.task_id == Some(task.0)).expect("a letter");
+    house.store.replay(letter.id, "test").await.expect("replayed");
+    house.relay.publish_now(&[task]).await.expect("published");
+
+    house.ended(task, TaskState::Completed).await;
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hanging_handler_is_ended_by_its_timeout_and_a_running_one_by_a_cancel() {
+    let house = House::open().await;
+    let hanging = house
+        .given(json!({"do": "hang"}), |task| {
+            task.timeout = Duration::from_millis(300);
+            task.retry.max_retry = 0;
+        })
+        .await;
+    let cancelled = house.given(json!({"do": "hang"}), |_| ()).await;
+
+    let row = house.ended(hanging, TaskState::Dead).await;
+    assert_eq!(row.summary.error_class.as_deref(), Some("timeout"));
+    house.ended(cancelled, TaskState::Running).await;
+    house.store.cancel(cancelled).await.expect("asked");
+    house.ended(cancelled, TaskState::Cancelled).await;
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delayed_task_is_never_early() {
+    let house = House::open().await;
+    let delay = Due::In(Duration::from_millis(1500));
+
+    let task = house.given(json!({}), |task| task.due = delay).await;
+
+    let row = house.ended(task, TaskState::Completed).await;
+    let started: chrono::DateTime<chrono::Utc> =
+        serde_json::from_value(row.attempts[0]["started_at"].clone()).expect("a time");
+    assert!(started >= row.summary.due_at, "{started} < {}", row.summary.due_at);
+    house.close().await;
+}
