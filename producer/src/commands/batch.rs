@@ -18,6 +18,7 @@ use shared::store::{EnqueueError, Store};
 
 use super::connect::Context;
 use super::error::{Answer, CommandError};
+use super::numbers;
 use super::output::{self, counted};
 use super::request::Request;
 
@@ -112,14 +113,14 @@ async fn enqueue(
     let mut answers = stream::iter(chunks).buffered(AT_ONCE);
     let mut reused = 0;
     while let Some((lines, answers)) = answers.next().await {
-        let answers = answers.map_err(|error| interrupted(rows, &lines, error.into()))?;
+        let answers = answers.map_err(|error| interrupted(rows, &lines, &error.into()))?;
         bar.inc(lines.len() as u64);
         for (line, answer) in lines.into_iter().zip(answers) {
             match answer {
                 Ok(task) if task.deduplicated => summary.deduplicated += 1,
                 Ok(_) => summary.enqueued += 1,
                 Err(EnqueueError::Store(error)) => {
-                    return Err(interrupted(rows, &[line], error.into()));
+                    return Err(interrupted(rows, &[line], &error.into()));
                 }
                 Err(error) => {
                     bar.suspend(|| output::talk(&format!("{}:{line}: {error}", rows.name)));
@@ -137,7 +138,7 @@ async fn enqueue(
 }
 
 /// The same error, with where it happened and how to go on.
-fn interrupted(rows: &Rows, lines: &[usize], error: CommandError) -> CommandError {
+fn interrupted(rows: &Rows, lines: &[usize], error: &CommandError) -> CommandError {
     let said = format!(
         "{error}\nthe batch stopped near line {} of {}; run the same command again to go on, what \
          was enqueued is recognised by its keys",
@@ -219,6 +220,7 @@ impl Rows {
 
     fn task(&self, line: usize, text: &[u8], config: &Config) -> Result<NewTask, String> {
         let row: Row = serde_json::from_slice(text).map_err(|error| one_line(&error))?;
+        numbers::check(text)?;
         let due = row.delay.map(|delay| delay.duration("delay")).transpose()?.map(Due::In);
         let request = Request {
             task_type: row.task_type,
@@ -284,6 +286,11 @@ mod tests {
         check(
             "{\"type\":\"http_call\",\"key\":\"\"}",
             "0 good; 1: an execution key must not be empty",
+        );
+        check("{\"type\":\"http_call\",\"payload\":1e999}", "0 good; 1: number out of range");
+        check(
+            "{\"type\":\"http_call\",\"payload\":{\"id\":12345678901234567890123}}",
+            "0 good; 1: 12345678901234567890123 has more digits",
         );
         check("\u{fffd}", "0 good; 1: expected value");
     }
