@@ -10,6 +10,7 @@ pub mod delay;
 pub mod execution_key;
 pub mod message;
 pub mod outcome;
+pub mod payloads;
 pub mod retry;
 pub mod schedule;
 pub mod task;

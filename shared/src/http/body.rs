@@ -16,7 +16,7 @@ const IDLE: Duration = Duration::from_secs(30);
 /// The cap is checked piece by piece as the body is unpacked, so a bomb of zeros costs one piece
 /// more than the cap, not its full size.
 pub async fn read_limited(
-    mut response: Response,
+    response: Response,
     max_bytes: usize,
     deadline: Instant,
 ) -> Result<Bytes, Error> {
@@ -26,6 +26,19 @@ pub async fn read_limited(
     if response.content_length().is_some_and(|promised| promised > max_bytes as u64) {
         return Err(too_large());
     }
+    match read_up_to(response, max_bytes, deadline).await? {
+        (body, false) => Ok(body),
+        (_, true) => Err(too_large()),
+    }
+}
+
+/// Reads the first `max_bytes` of a body, until `deadline`; true when there was more.
+pub async fn read_up_to(
+    mut response: Response,
+    max_bytes: usize,
+    deadline: Instant,
+) -> Result<(Bytes, bool), Error> {
+    let target = authority(response.url());
     let mut body = BytesMut::new();
     loop {
         let until = deadline.min(Instant::now() + IDLE);
@@ -34,11 +47,12 @@ pub async fn read_limited(
             .map_err(|_| Error::Timeout { target: target.clone(), sent: true })?
             .map_err(|error| Error::of(error, &target))?;
         let Some(piece) = piece else {
-            return Ok(body.freeze());
+            return Ok((body.freeze(), false));
         };
-        if body.len() + piece.len() > max_bytes {
-            return Err(too_large());
+        let room = max_bytes - body.len();
+        body.extend_from_slice(&piece[..piece.len().min(room)]);
+        if piece.len() > room {
+            return Ok((body.freeze(), true));
         }
-        body.extend_from_slice(&piece);
     }
 }

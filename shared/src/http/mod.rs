@@ -19,7 +19,7 @@ use std::time::Duration;
 pub use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 pub use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 
-pub use body::read_limited;
+pub use body::{read_limited, read_up_to};
 pub use error::{Blocked, Error};
 pub use guard::Guard;
 pub use payload::{Call, PayloadClient, headers, payload_client};

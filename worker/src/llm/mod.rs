@@ -15,6 +15,10 @@ mod error;
 mod hint;
 mod request;
 
+pub(crate) use body::{json as lenient_json, quote};
+pub(crate) use error::spread;
+pub(crate) use hint::wait_hint;
+
 pub use answer::{ChatAnswer, TokenUsage, ToolCall};
 pub use client::Models;
 pub use error::LlmError;
