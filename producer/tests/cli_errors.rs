@@ -14,8 +14,13 @@ use url::Url;
 use house::{House, Said, command, run};
 
 /// A configuration whose services nobody runs.
-const NOBODY: &str = "storage:\n  postgres: {dsn: 'postgres://u:geheim@127.0.0.1:1/x'}\n  \
-                      rabbitmq: {url: 'amqp://u:geheim@127.0.0.1:1'}\n";
+const NOBODY: &str = "\
+storage:
+  postgres: {dsn: 'postgres://u:geheim@127.0.0.1:1/x'}
+  rabbitmq: {url: 'amqp://u:geheim@127.0.0.1:1'}
+task_pools:
+  io_pool: {max_workers: 20, task_types: [http_call, mine]}
+";
 
 fn said(config: &str, args: &[&str]) -> Said {
     let dir = tempfile::tempdir().expect("a directory");
@@ -34,27 +39,27 @@ fn wrong_words_are_exit_code_2() {
     check(&["publish"], 2, "required");
     check(&["publish", "http_cal"], 2, "did you mean `http_call`?");
     check(&["publish", "zzz"], 2, "known: http_call");
-    check(&["publish", "http_call", "--payload", "{"], 2, "--payload is not JSON");
-    check(&["publish", "http_call", "--payload", "@none.json"], 2, "none.json cannot be read");
-    check(&["publish", "http_call", "--payload", r#""a\u0000b""#], 2, "NUL");
-    check(&["publish", "http_call", "--key", ""], 2, "must not be empty");
-    check(&["publish", "http_call", "--key", "a\nb"], 2, "printable");
-    check(&["publish", "http_call", "--key", &"k".repeat(256)], 2, "at most 255 bytes");
-    check(&["publish", "http_call", "--name", " n"], 2, "white space");
-    check(&["publish", "http_call", "--delay", "soon"], 2, "30s, 10m");
-    check(&["publish", "http_call", "--delay", "-1s"], 2, "error");
-    check(&["publish", "http_call", "--at", "tomorrow"], 2, "read as UTC");
-    check(
-        &["publish", "http_call", "--at", "2030-01-01T00:00", "--delay", "1s"],
-        2,
-        "cannot be used",
-    );
-    check(&["publish", "http_call", "--timeout", "0"], 2, "at least 1 ms");
-    check(&["publish", "http_call", "--max-retry", "1001"], 2, "at most 1000");
-    check(&["publish", "http_call", "--max-retry", "-1"], 2, "error");
-    check(&["publish", "http_call", "--wait=ever"], 2, "expected seconds");
-    check(&["publish", "http_call", "--batch", "x"], 2, "cannot be used");
-    check(&["publish", "http_call", "--skip-invalid"], 2, "cannot be used");
+    check(&["publish", "http_call"], 2, "payload of http_call: missing field `url`");
+    check(&["publish", "mine", "--payload", "[1e999]"], 2, "number out of range");
+    check(&["publish", "mine", "--payload", "12345678901234567890"], 4, "PostgreSQL");
+    check(&["publish", "mine", "--payload", "123456789012345678901"], 2, "put it in quotes");
+    check(&["publish", "mine", "--payload", "{"], 2, "--payload is not JSON");
+    check(&["publish", "mine", "--payload", "@none.json"], 2, "none.json cannot be read");
+    check(&["publish", "mine", "--payload", r#""a\u0000b""#], 2, "NUL");
+    check(&["publish", "mine", "--key", ""], 2, "must not be empty");
+    check(&["publish", "mine", "--key", "a\nb"], 2, "printable");
+    check(&["publish", "mine", "--key", &"k".repeat(256)], 2, "at most 255 bytes");
+    check(&["publish", "mine", "--name", " n"], 2, "white space");
+    check(&["publish", "mine", "--delay", "soon"], 2, "30s, 10m");
+    check(&["publish", "mine", "--delay", "-1s"], 2, "error");
+    check(&["publish", "mine", "--at", "tomorrow"], 2, "read as UTC");
+    check(&["publish", "mine", "--at", "2030-01-01T00:00", "--delay", "1s"], 2, "cannot be used");
+    check(&["publish", "mine", "--timeout", "0"], 2, "at least 1 ms");
+    check(&["publish", "mine", "--max-retry", "1001"], 2, "at most 1000");
+    check(&["publish", "mine", "--max-retry", "-1"], 2, "error");
+    check(&["publish", "mine", "--wait=ever"], 2, "expected seconds");
+    check(&["publish", "mine", "--batch", "x"], 2, "cannot be used");
+    check(&["publish", "mine", "--skip-invalid"], 2, "cannot be used");
     check(&["publish", "--batch", "none.jsonl"], 2, "none.jsonl cannot be read");
     check(&["tasks", "list", "--state", "done"], 2, "one of: scheduled, waiting");
     check(&["tasks", "list", "--limit", "0"], 2, "1..");
@@ -85,7 +90,7 @@ fn a_wrong_file_is_told_whole_and_a_missing_value_by_name() {
 
 #[test]
 fn a_service_that_nobody_runs_is_exit_code_4() {
-    check(&["publish", "http_call"], 4, "cannot reach PostgreSQL at 127.0.0.1:1/x");
+    check(&["publish", "mine"], 4, "cannot reach PostgreSQL at 127.0.0.1:1/x");
     check(&["tasks", "list"], 4, "127.0.0.1:1/x");
     check(&["dead", "list"], 4, "127.0.0.1:1/x");
     check(&["schedules", "list"], 4, "127.0.0.1:1/x");

@@ -39,10 +39,9 @@ async fn a_published_task_is_committed_and_on_the_broker() {
 async fn a_delayed_task_waits_on_the_broker_up_to_an_hour_and_in_postgres_beyond() {
     let house = House::open().await.with_broker().await;
 
-    let soon = house.producer(&["publish", "http_call", "--delay", "10m", "--json"]).with(0);
-    let late = house.producer(&["publish", "http_call", "--delay", "2h", "--json"]).with(0);
-    let at =
-        house.producer(&["publish", "http_call", "--at", "2030-01-01T08:00", "--json"]).with(0);
+    let soon = house.producer(&["publish", "mine", "--delay", "10m", "--json"]).with(0);
+    let late = house.producer(&["publish", "mine", "--delay", "2h", "--json"]).with(0);
+    let at = house.producer(&["publish", "mine", "--at", "2030-01-01T08:00", "--json"]).with(0);
 
     assert_eq!(soon.json()["state"], "queued");
     assert_eq!(late.json()["state"], "scheduled");
@@ -58,7 +57,7 @@ async fn one_key_is_one_task() {
     let house = House::open().await;
     house.configure(NOBODY, "");
     let publish = |payload: &str| {
-        house.producer(&["publish", "http_call", "--key", "k", "--payload", payload, "--json"])
+        house.producer(&["publish", "mine", "--key", "k", "--payload", payload, "--json"])
     };
 
     let first = publish(r#"{"a": 1, "b": 2}"#).with(0).json();
@@ -68,7 +67,7 @@ async fn one_key_is_one_task() {
     assert_eq!((&first["deduplicated"], &again["deduplicated"]), (&json!(false), &json!(true)));
     assert_eq!(first["task_id"], again["task_id"]);
     assert_eq!(other.out, "");
-    let elsewhere = ["publish", "http_call", "--key", "k", "--name", "n", "--json"];
+    let elsewhere = ["publish", "mine", "--key", "k", "--name", "n", "--json"];
     assert_eq!(house.producer(&elsewhere).with(0).json()["deduplicated"], false);
 }
 
@@ -78,7 +77,7 @@ async fn without_a_broker_the_commit_stands() {
     house.configure(NOBODY, "");
     let started = Instant::now();
 
-    let said = house.producer(&["publish", "http_call", "--json"]).with(0);
+    let said = house.producer(&["publish", "mine", "--json"]).with(0);
 
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
     let said = said.complains("committed").complains("127.0.0.1:1");
@@ -90,7 +89,7 @@ async fn without_a_broker_the_commit_stands() {
 async fn the_callers_trace_goes_on_in_the_task() {
     let house = House::open().await;
     house.configure(NOBODY, "");
-    let mut command = house.command(&["publish", "http_call", "--json"]);
+    let mut command = house.command(&["publish", "mine", "--json"]);
     command.env("TRACEPARENT", TRACE);
 
     let id = id_of(&run(command, None).with(0).json());
@@ -105,13 +104,13 @@ async fn a_wait_ends_with_the_result_or_with_exit_code_5() {
     let house = House::open().await;
     house.configure(NOBODY, "");
 
-    let late = house.producer(&["publish", "http_call", "--key", "a", "--wait=100ms"]).with(5);
+    let late = house.producer(&["publish", "mine", "--key", "a", "--wait=100ms"]).with(5);
     late.complains("still queued").complains("producer tasks why");
 
     let id = house.store.tasks(&TaskFilter::default(), 1).await.expect("read")[0].task_id;
     let attempt = house.claimed(TaskId(id)).await;
     house.ended(&attempt, Outcome::Completed { result: json!({"status": 200}) }).await;
-    let done = house.producer(&["publish", "http_call", "--key", "a", "--wait", "--json"]).with(0);
+    let done = house.producer(&["publish", "mine", "--key", "a", "--wait", "--json"]).with(0);
     let document = done.json();
     assert_eq!(document["result"], json!({"status": 200}));
     assert_eq!((&document["state"], &document["error"]), (&json!("completed"), &Value::Null));
@@ -130,7 +129,7 @@ async fn a_payload_comes_from_the_line_a_file_or_stdin() {
     house.configure(NOBODY, "");
     house.file("p.json", "{\"n\": 2}\n");
     let publish = |input: &str, from: &str| {
-        let args = ["publish", "http_call", "--payload", from, "--delay", "2h", "--json"];
+        let args = ["publish", "mine", "--payload", from, "--delay", "2h", "--json"];
         house.fed(input, &args).with(0).json()
     };
 
@@ -143,9 +142,8 @@ async fn a_payload_comes_from_the_line_a_file_or_stdin() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_is_resumed_by_its_keys() {
     let house = House::open().await;
-    let rows: String = (0..1203)
-        .map(|n| format!("{{\"type\":\"http_call\",\"payload\":{{\"n\":{n}}}}}\n"))
-        .collect();
+    let rows: String =
+        (0..1203).map(|n| format!("{{\"type\":\"mine\",\"payload\":{{\"n\":{n}}}}}\n")).collect();
     house.file("b.jsonl", &rows);
     let batch = || house.producer(&["publish", "--batch", "b.jsonl", "--json"]).with(0).json();
 
@@ -159,8 +157,8 @@ async fn a_batch_is_resumed_by_its_keys() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_with_bad_lines_enqueues_nothing_unless_told_to() {
     let house = House::open().await;
-    let rows = "{\"type\":\"http_call\",\"key\":\"a\"}\nnonsense\n{\"type\":\"nope\"}\n\
-                {\"type\":\"http_call\",\"key\":\"a\",\"payload\":1}\n";
+    let rows = "{\"type\":\"mine\",\"key\":\"a\"}\nnonsense\n{\"type\":\"nope\"}\n\
+                {\"type\":\"mine\",\"key\":\"a\",\"payload\":1}\n";
     house.file("b.jsonl", rows);
 
     let refused = house.producer(&["publish", "--batch", "b.jsonl"]).with(2);

@@ -88,7 +88,7 @@ impl House {
     /// Writes the configuration: this broker, and more lines of YAML.
     pub fn configure(&self, amqp: &str, more: &str) {
         let text = format!(
-            "storage:\n  postgres: {{dsn: '{}'}}\n  rabbitmq: {{url: '{amqp}', prefix: '{}'}}\n{more}\n",
+            "storage:\n  postgres: {{dsn: '{}'}}\n  rabbitmq: {{url: '{amqp}', prefix: '{}'}}\n{POOLS}{more}\n",
             self.database.dsn, self.settings.prefix
         );
         std::fs::write(self.dir.path().join("belfry.yaml"), text).expect("written");
@@ -190,6 +190,13 @@ impl Drop for House {
         let _ = cleaning.join();
     }
 }
+
+/// `mine` is a type of the user's own: Belfry does not judge its payloads.
+pub const POOLS: &str = "\
+task_pools:
+  io_pool: {max_workers: 20, task_types: [http_call, mine]}
+  cpu_pool: {max_workers: 4, task_types: [data_processing]}
+";
 
 /// Somebody's span.
 pub const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
