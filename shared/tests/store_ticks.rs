@@ -146,7 +146,8 @@ async fn a_leader_whose_lease_is_over_decides_nothing() {
 async fn missed_paused_and_known_keys_are_rows_without_a_new_task() {
     let house = House::open().await;
     let term = house.term().await;
-    let missed = TickInput { run: false, first_at: Some(at(1)), count: 3, ..tick(3, Overlap::Skip) };
+    let missed =
+        TickInput { run: false, first_at: Some(at(1)), count: 3, ..tick(3, Overlap::Skip) };
     let paused = TickInput { paused: true, ..tick(4, Overlap::Skip) };
     let first = tick(5, Overlap::Allow);
     let same = TickInput { execution_key: first.execution_key.clone(), ..tick(6, Overlap::Allow) };
@@ -163,7 +164,11 @@ async fn missed_paused_and_known_keys_are_rows_without_a_new_task() {
 
 /// Three ticks in a row while nothing finishes.
 #[track_caller]
-fn check(seen: &(Vec<Option<TickOutcome>>, Vec<TaskState>), ticks: [TickOutcome; 3], tasks: &[TaskState]) {
+fn check(
+    seen: &(Vec<Option<TickOutcome>>, Vec<TaskState>),
+    ticks: [TickOutcome; 3],
+    tasks: &[TaskState],
+) {
     assert_eq!(seen.0, ticks.map(Some));
     assert_eq!(seen.1, tasks);
 }
