@@ -1,6 +1,8 @@
 //! The outsider: it measures and attacks the house through its front doors, and never lives in it.
 
 pub mod database;
+pub mod fleet;
 pub mod ledger;
 pub mod report;
 pub mod stub_llm;
+pub mod throughput;

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use loadtest::ledger::{self, LedgerOptions};
 use loadtest::report;
 use loadtest::stub_llm::{self, StubOptions};
+use loadtest::throughput::{self, ThroughputOptions};
 
 /// Measures and attacks a Belfry house.
 #[derive(Debug, Parser)]
@@ -25,6 +26,8 @@ enum Command {
     Ledger(LedgerOptions),
     /// Serves an OpenAI-compatible model that answers, fails and counts as told.
     StubLlm(StubOptions),
+    /// Measures how many tasks the programs beside this one accept and finish, and what it costs.
+    Throughput(ThroughputOptions),
 }
 
 #[tokio::main]
@@ -34,5 +37,6 @@ async fn main() -> ExitCode {
     report::exit(match cli.command {
         Command::Ledger(options) => ledger::run(config, options).await,
         Command::StubLlm(options) => stub_llm::run(options).await,
+        Command::Throughput(options) => throughput::run(config, options).await,
     })
 }

@@ -8,6 +8,7 @@ use shared::config::{Missing, Problems};
 
 use crate::database::Unreachable;
 use crate::ledger::{Checked, Ledger};
+use crate::throughput::Document;
 
 /// Usage or configuration.
 const USAGE: u8 = 2;
@@ -61,6 +62,51 @@ pub fn ledger(ledger: &Ledger) -> String {
         .collect();
     let waiting = if waiting.is_empty() { "empty".to_owned() } else { waiting.join(", ") };
     let _ = writeln!(text, "\nqueues: {waiting}");
+    text
+}
+
+/// A throughput run for people.
+pub fn throughput(document: &Document) -> String {
+    let Document { setup, publish, drain, steady, .. } = document;
+    let mut text = format!(
+        "{} tasks of {} B, {} workers of {} slots, {} CPUs, {} build\n\n",
+        setup.tasks, setup.payload_bytes, setup.workers, setup.slots, setup.cpus, setup.build
+    );
+    let mut line = |what: &str, figure: String| {
+        let _ = writeln!(text, "{what:<10} {figure}");
+    };
+    line(
+        "accepted",
+        format!(
+            "{:.0}/s in {:.2} s; {:.0} B of WAL a task",
+            publish.per_second, publish.seconds, publish.wal_bytes_per_task
+        ),
+    );
+    line(
+        "drained",
+        format!(
+            "{:.0}/s in {:.2} s, settled; start-up {:.2} s apart",
+            drain.per_second, drain.seconds, drain.start_up_seconds
+        ),
+    );
+    line(
+        "cost",
+        format!(
+            "{:.1} µs of workers' CPU, {:.3} commits, {:.0} B of WAL a task; peak RSS {:.1} MB",
+            drain.worker_cpu_micros_per_task,
+            drain.commits_per_task,
+            drain.wal_bytes_per_task,
+            drain.worker_peak_rss_bytes as f64 / 1e6
+        ),
+    );
+    line(
+        "steady",
+        format!(
+            "{}/s, {} tasks: p50 {:.1} ms, p95 {:.1} ms, p99 {:.1} ms from row to completed row",
+            steady.per_second, steady.tasks, steady.p50_ms, steady.p95_ms, steady.p99_ms
+        ),
+    );
+    line("ledger", verdict(document.ledger_ok).to_owned());
     text
 }
 

@@ -85,7 +85,7 @@ impl Candidate {
 
     /// One term. Any error, and any doubt about the lease, ends it.
     async fn lead(&self, mut last: Renewal, shutdown: &Shutdown) -> Result<(), Error> {
-        let safe = self.ttl - self.ttl / 5;
+        let safe = self.ttl * 4 / 5;
         let mut ticker =
             Ticker::begin(self.store.clone(), self.relay.clone(), &self.schedules).await?;
         loop {

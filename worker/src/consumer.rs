@@ -182,7 +182,7 @@ impl Pool {
 async fn asked(draining: &mut watch::Receiver<bool>) {
     if draining.wait_for(|draining| *draining).await.is_err() {
         // The heartbeat has ended, and with it the process: its own stop comes by the consumer.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

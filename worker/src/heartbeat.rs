@@ -142,7 +142,7 @@ impl Beat {
     /// Renews until the identity is over. `since` is a moment before the last successful renewal
     /// was asked for, so the lease cannot end earlier than we think.
     async fn keep(&self, identity: &Identity, mut since: Instant, stop: &CancellationToken) {
-        let safe = self.who.ttl - self.who.ttl / MARGIN;
+        let safe = self.who.ttl * (MARGIN - 1) / MARGIN;
         let mut due = since + self.who.interval;
         loop {
             tokio::select! {

@@ -42,12 +42,9 @@ pub(super) struct Part {
 }
 
 impl Planned {
-    /// Reads the schedules. What retention may have pruned is not asked for, nor what lies before
-    /// the last edit: another line was in force then.
+    /// Reads the schedules; finished tasks and their ticks are kept for `kept`.
     pub(super) async fn read(snapshot: &Transaction<'_>, kept: Duration) -> anyhow::Result<Self> {
-        let sql = "SELECT name, cron, timezone, mark, \
-                   greatest(applied_at, belfry_now() - make_interval(secs => $1::float8)) AS since \
-                   FROM schedules ORDER BY name";
+        let sql = include_str!("schedules.sql");
         let rows =
             snapshot.query(sql, &[&kept.as_secs_f64()]).await.context("reading schedules")?;
         let windows = rows.iter().map(|row| {

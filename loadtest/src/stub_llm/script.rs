@@ -43,7 +43,9 @@ impl Scripts {
             other => serde_json::from_value(other).context("a map from model to steps")?,
         };
         let count = queues.values().map(Vec::len).sum();
-        queues.into_iter().for_each(|(model, steps)| self.add(&model, steps));
+        for (model, steps) in queues {
+            self.add(&model, steps);
+        }
         Ok(count)
     }
 

@@ -94,6 +94,16 @@ pub fn payload_hash(payload: &serde_json::Value) -> Vec<u8> {
     hasher.finalize().to_vec()
 }
 
+/// Bytes as lower-case hexadecimal digits: how hashes are shown.
+pub fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,7 +114,7 @@ mod tests {
         match expected {
             None => assert_eq!(error, None),
             Some(part) => {
-                assert!(error.as_deref().unwrap_or("accepted").contains(part), "{error:?}")
+                assert!(error.as_deref().unwrap_or("accepted").contains(part), "{error:?}");
             }
         }
     }

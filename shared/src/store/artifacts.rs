@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::connect::Store;
 use super::error::Error;
 use crate::domain::attempt::ClaimToken;
+use crate::domain::execution_key::hex;
 use crate::domain::task::TaskId;
 
 /// A report about to be kept.
@@ -102,7 +103,7 @@ fn artifact_of(row: &Row) -> Artifact {
         date: row.get("date"),
         task_id: row.get("task_id"),
         content_type: row.get("content_type"),
-        sha256: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+        sha256: hex(&hash),
         bytes: row.get("bytes"),
         created_at: row.get("created_at"),
     }

@@ -89,9 +89,9 @@ mod tests {
     #[tokio::test]
     async fn what_waits_goes_out_together_and_everybody_gets_their_own_answer() {
         let batcher: Batcher<usize, usize> = Batcher::default();
-        let batches = AtomicUsize::new(0);
+        let carried = AtomicUsize::new(0);
         let carry = |inputs: Vec<usize>| {
-            batches.fetch_add(1, Ordering::SeqCst);
+            carried.fetch_add(1, Ordering::SeqCst);
             async move {
                 tokio::task::yield_now().await;
                 inputs.into_iter().map(|n| n * 2).collect()
@@ -101,6 +101,6 @@ mod tests {
         let answers = futures::future::join_all((0..1000).map(|n| batcher.ask(n, carry))).await;
 
         assert!(answers.iter().enumerate().all(|(n, a)| *a == Some(n * 2)));
-        assert!(batches.load(Ordering::SeqCst) <= 4, "batches: {batches:?}");
+        assert!(carried.load(Ordering::SeqCst) <= 4, "batches: {carried:?}");
     }
 }

@@ -18,7 +18,7 @@ embed_migrations!("../migrations");
 pub const SCHEMA_VERSION: u32 = 5;
 
 /// Key of the advisory lock: "belfry" as a number.
-const LOCK: i64 = 0x0062_656c_6672_79;
+const LOCK: i64 = 0x6265_6c66_7279;
 
 /// A migration may take this long.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(300);

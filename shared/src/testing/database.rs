@@ -117,5 +117,5 @@ fn fingerprint() -> String {
     for migration in store::migration_texts() {
         hasher.update(migration.as_bytes());
     }
-    hasher.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    crate::domain::execution_key::hex(&hasher.finalize()[..6])
 }

@@ -136,7 +136,7 @@ impl Payload for HttpCall {
                 return Err(format!("query.{name} is not a text, number or true/false"));
             }
         }
-        let statuses = self.expect_status.iter().flat_map(|expected| expected.all());
+        let statuses = self.expect_status.iter().flat_map(Expected::all);
         match statuses.copied().find(|status| !(100..600).contains(status)) {
             Some(status) => Err(format!("expect_status {status} is no HTTP status")),
             None => Ok(()),

@@ -132,6 +132,7 @@ impl SourceError {
         }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "it is written as `map_err(from_postgres)`")]
     pub(super) fn from_postgres(error: tokio_postgres::Error) -> Self {
         let Some(db) = error.as_db_error() else { return Self::Unreachable(chain(&error)) };
         let position = match db.position() {
