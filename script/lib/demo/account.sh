@@ -1,7 +1,7 @@
 # What came of it: tables, the report, what was expected, where to look. Needs story.sh.
 
 table() { # SQL_FILE VARIABLES...
-  psql -d "$database" -P border=0 -P footer=off -P null=- "${@:2}" <"$root/script/lib/demo/$1.sql" | indented
+  psql -d "$database" -P border=0 -P footer=off -P null=- "${@:2}" <"$root/script/lib/demo/$1.sql" | sed '/^$/d' | indented
 }
 
 is() { [ "$(ask "$1")" = t ]; }
@@ -32,29 +32,33 @@ judge() {
         AS p (schedule, seconds) USING (schedule) GROUP BY schedule, p.seconds) AS schedules"
   expect "no published task was lost, and none was made twice" is "SELECT count(*) = 29 AND bool_and(state = 'completed')
     FROM task_overview WHERE schedule IS NULL"
+  expect "nothing but that task was given up" is "SELECT count(*) = 1 FROM dead_letters"
   expect "the ledger finds all promises kept" test "$ledger_says" = 0
 }
 
 account() {
-  step "the account:"
+  progress_done
   heading 'Ticks'
   table ticks
   heading 'Tasks'
   table tasks
   heading 'Who ran what'
   table workers -v processes="$(names)" -v victim="$victim"
-  heading 'Then'
+  heading 'Besides'
   table events -v victim="$victim" -v takeover="$takeover" -v old_leader="$old_leader" -t -A
   printf '  the model counts for itself: %s\n' "$(ask_http GET "$stub/usage" | model_usage)"
+  heading 'Schedules (producer schedules list)'
+  producer schedules list 2>&1 | cut -c "1-$width" | indented
   heading 'The last fleet report (producer artifacts get fleet)'
   producer artifacts get fleet 2>&1 | tee "$demo/report.md" | indented
-  heading 'The schedules (producer schedules list)'
-  producer schedules list 2>&1 | cut -c "1-$width" | indented
+}
+
+verdict() {
   judge
-  tell_verdicts
   heading 'The ledger (loadtest ledger)'
   grep -E '^ *[0-9]+  |^queues:' "$demo/ledger.txt" | indented
   [ "$ledger_says" = 0 ] || indented <"$demo/ledger.err"
+  tell_verdicts
 }
 
 model_usage() { # the stub's own totals, from its JSON

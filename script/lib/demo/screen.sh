@@ -45,6 +45,6 @@ expect() { # TEXT COMMAND...
 }
 
 tell_verdicts() {
-  heading 'What was promised'
+  heading 'What was expected'
   printf '  %s\n' "${verdicts[@]}"
 }

@@ -18,7 +18,7 @@ in_background() { # COMMAND...: sets `child`
 
 servers_up() {
   if ! "$root/script/services" status >/dev/null 2>&1; then : >"$demo/servers-are-ours"; fi
-  "$root/script/services" up 9>&- || return 1
+  BELFRY_STARTED=$started "$root/script/services" up 9>&- || return 1
   eval "$("$root/script/services" env)"
   management_url=$RABBITMQ_MANAGEMENT_URL
 }

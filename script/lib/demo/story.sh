@@ -48,6 +48,11 @@ publish() { # KEY PAYLOAD OPTION...: sets `task`
   task=$(sed -n 's/.*"task_id": *"\([^"]*\)".*/\1/p' <<<"$said")
 }
 
+await_the_first_report() {
+  seen 30 "the first fleet report" "SELECT count(*) > 0 FROM artifacts WHERE report = 'fleet'" &&
+    step "the first fleet report is finished: the fleet's own tables and RabbitMQ's counters, summed up by the model"
+}
+
 publish_tasks() {
   local number
   for number in $(seq 24); do
@@ -104,9 +109,10 @@ await_the_rest() {
   seen 40 "what the killed worker held" "SELECT bool_and(state IN ('completed', 'dead')) FROM tasks
     WHERE id IN (SELECT task_id FROM attempts WHERE worker = '$victim')" &&
     step "what the killed worker held is completed by others, $(tenths_since "$worker_died") s after its end"
-  seen 30 "a report of the new leader's time" "SELECT count(*) > 0 FROM artifacts a JOIN ticks k ON k.task_id = a.task_id
+  # Long enough that there are ticks to compare.
+  seen 40 "four reports of the new leader's time" "SELECT count(*) >= 4 FROM artifacts a JOIN ticks k ON k.task_id = a.task_id
     WHERE a.report = 'fleet' AND k.epoch > $old_epoch" &&
-    step "a fleet report that the new leader ordered is finished"
+    step "four fleet reports that the new leader ordered are finished"
 }
 
 # No new ticks, so that the ledger may expect that nothing is left to do. A fleet that is kept is
