@@ -66,10 +66,10 @@ ask_http() { # METHOD http://[USER:PASSWORD@]HOST:PORT/PATH [JSON]
 # Below the range that the kernel hands to outgoing connections (from 32768).
 choose_fleet_ports() {
   local base tries port
-  base=$((30000 + 10 * ($(hash_of "$root") % 270)))
-  for tries in $(seq 20); do
-    for port in $(seq $base $((base + 9))); do port_free "$port" || continue 2; done
-    next_port=$base
+  base=$(($(hash_of "$root") % 270))
+  for tries in $(seq 0 269); do
+    next_port=$((30000 + 10 * ((base + tries) % 270)))
+    for port in $(seq "$next_port" $((next_port + 9))); do port_free "$port" || continue 2; done
     return
   done
   return 1
@@ -142,11 +142,11 @@ fleet_down() {
     signal_fleet "$signal"
     await 3 nobody '*' && break
   done
-  rm -f "$demo/fleet"
+  if nobody '*'; then rm -f "$demo/fleet"; fi
 }
 
 leave() {
-  local rc=$?
+  local rc=$? IFS=$' \t\n' # a trap that interrupts `IFS= read` would go on without one
   trap - EXIT
   trap '' INT TERM HUP PIPE
   progress_done
