@@ -71,7 +71,8 @@ async fn one_trace(protocol: &str) {
     assert!(chain.iter().all(|span| !span.failed), "{chain:?}");
     let kinds: Vec<&str> = chain.iter().map(|span| span.kind).collect();
     assert_eq!(kinds, ["client", "internal", "consumer", "producer", "internal"]);
-    for (attribute, least) in [("gen_ai.usage.input_tokens", 1), ("gen_ai.usage.output_tokens", 1)] {
+    for (attribute, least) in [("gen_ai.usage.input_tokens", 1), ("gen_ai.usage.output_tokens", 1)]
+    {
         let tokens = chain[0].attributes.get(attribute).and_then(serde_json::Value::as_i64);
         assert!(tokens.is_some_and(|n| n >= least), "{attribute}: {tokens:?}");
     }

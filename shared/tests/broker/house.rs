@@ -9,7 +9,7 @@ use shared::broker::{Consumer, Operator, Publisher, Settings, Subscription, Topo
 use shared::domain::message::Message;
 use shared::domain::task::TaskId;
 use shared::shutdown::Shutdown;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use url::Url;
 
 use crate::proxy::Proxy;
@@ -145,10 +145,5 @@ pub fn within<T>(doing: impl Future<Output = T>) -> impl Future<Output = T> {
 
 /// Asks again until it is so.
 pub async fn eventually(is_so: impl AsyncFn() -> bool) {
-    within(async {
-        while !is_so().await {
-            sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    shared::testing::within(PATIENCE, "it is so", async || is_so().await.then_some(())).await;
 }
