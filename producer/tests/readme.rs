@@ -7,16 +7,16 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use secrecy::SecretString;
 use shared::broker::{Operator, Settings, Topology};
 use shared::config::Loader;
-use shared::testing::{TestDatabase, needed, within};
+use shared::testing::{TestDatabase, needed};
 use tempfile::TempDir;
+use tokio::process::{Child, Command};
 use uuid::Uuid;
 
 const README: &str = include_str!("../../README.md");
@@ -60,6 +60,7 @@ fn programs() -> PathBuf {
 /// The shell with all that it has started; all of it ends with this value.
 struct Shell {
     child: Child,
+    group: u32,
     directory: TempDir,
 }
 
@@ -73,6 +74,7 @@ impl Shell {
             .current_dir(directory.path())
             // The house of whoever runs the tests is not ours to use.
             .env_remove("BELFRY_CONFIG")
+            .env_remove("BELFRY_HTTP_ADDR")
             .env_remove("RUST_LOG")
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
@@ -81,15 +83,14 @@ impl Shell {
             .process_group(0)
             .spawn()
             .expect("bash is there");
-        Self { child, directory }
+        let group = child.id().expect("not yet awaited");
+        Self { child, group, directory }
     }
 
-    /// Its exit code.
-    async fn ended(&mut self) -> i32 {
-        let Self { child, directory } = self;
-        let what = format!("README's commands end; {}", directory.path().display());
-        let status = within(PATIENCE, &what, async || child.try_wait().expect("our child")).await;
-        status.code().unwrap_or(-1)
+    /// Its exit code; `None` when it takes too long, or was killed.
+    async fn ended(&mut self) -> Option<i32> {
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        ended.ok()?.expect("our child").code()
     }
 
     /// What it said, and what the daemons logged.
@@ -107,10 +108,10 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        let group = format!("-{}", self.child.id());
+        let kill = format!("kill -KILL -- -{}", self.group);
+        let mut bash = std::process::Command::new("bash");
         // Fails when all of the group has ended, as it should.
-        let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
-        let _ = self.child.wait();
+        let _ = bash.args(["-c", &kill]).stderr(Stdio::null()).status();
     }
 }
 
@@ -124,11 +125,8 @@ fn free_address() -> String {
 async fn the_commands_of_the_readme_work_in_order() {
     let programs = programs();
     let database = TestDatabase::empty().await;
-    let (amqp, fleet, stub) = (
-        needed("AMQP_URL"),
-        format!("readme-{}", Uuid::new_v4().simple()),
-        free_address(),
-    );
+    let (amqp, fleet, stub) =
+        (needed("AMQP_URL"), format!("readme-{}", Uuid::new_v4().simple()), free_address());
     let mut script = format!("set -eu -o pipefail\nPATH='{}':$PATH\n", programs.display());
     for (n, block) in blocks(README, "sh").iter().enumerate() {
         write!(script, "echo '== block {}'\n{block}", n + 1).expect("a String takes all");
@@ -146,7 +144,7 @@ async fn the_commands_of_the_readme_work_in_order() {
     let told = shell.told();
     drop(shell);
     forget(&amqp, &fleet).await;
-    assert_eq!(code, 0, "{told}");
+    assert_eq!(code, Some(0), "{told}");
     for (what, sign) in [
         ("the echo comes back", "\"hello\": \"tower\""),
         ("the second question is known", "is completed; waiting"),
