@@ -22,11 +22,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The broker under test.
 pub fn amqp_url() -> Url {
-    // The configuration's own reader wants a file; a test wants one variable.
-    let text = std::env::var_os("AMQP_URL").expect(
-        "AMQP_URL is not set: run `script/services up` and `eval \"$(script/services env)\"`",
-    );
-    text.to_str().and_then(|text| text.parse().ok()).expect("AMQP_URL is a URL")
+    shared::testing::needed("AMQP_URL").parse().expect("AMQP_URL is a URL")
 }
 
 /// Settings, topology and an operator's connection under a prefix of its own.
