@@ -209,7 +209,9 @@ async fn a_settled_house_has_no_task_and_no_message_left() {
     let publisher = Publisher::start(&settings, &topology, &shutdown).expect("a URL");
     publisher.ready(PATIENCE).await.expect("connected");
     let key = format!("{POOL}.http_call");
-    let sent = publisher.publish_raw(&topology.tasks(), &key, b"{}", &Default::default()).await;
+    let sent = publisher
+        .publish_raw(&topology.tasks(), &key, b"{}", &shared::broker::Properties::default())
+        .await;
     let littered = house.ledger(&["--expect-settled"]);
 
     shutdown.soft.cancel();

@@ -142,8 +142,8 @@ async fn a_payload_comes_from_the_line_a_file_or_stdin() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_is_resumed_by_its_keys() {
     let house = House::open().await;
-    let rows: String =
-        (0..1203).map(|n| format!("{{\"type\":\"mine\",\"payload\":{{\"n\":{n}}}}}\n")).collect();
+    let row = |n| json!({"type": "mine", "payload": {"n": n}}).to_string() + "\n";
+    let rows: String = (0..1203).map(row).collect();
     house.file("b.jsonl", &rows);
     let batch = || house.producer(&["publish", "--batch", "b.jsonl", "--json"]).with(0).json();
 

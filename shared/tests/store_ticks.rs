@@ -144,6 +144,7 @@ async fn a_leader_whose_lease_is_over_decides_nothing() {
 
 #[tokio::test]
 async fn missed_paused_and_known_keys_are_rows_without_a_new_task() {
+    use TickOutcome::{Deduplicated, Enqueued, Missed, Paused};
     let house = House::open().await;
     let term = house.term().await;
     let missed =
@@ -155,7 +156,6 @@ async fn missed_paused_and_known_keys_are_rows_without_a_new_task() {
     let decided = house.tick(&term, &[missed, paused, first.clone()]).await;
     let known = house.tick(&term, &[same]).await;
 
-    use TickOutcome::{Deduplicated, Enqueued, Missed, Paused};
     assert_eq!(outcomes(&decided), [Some(Missed), Some(Paused), Some(Enqueued)]);
     assert_eq!(outcomes(&known), [Some(Deduplicated)]);
     assert_eq!(known[0].task_id, Some(first.task_id));
@@ -202,6 +202,7 @@ async fn every_overlap_policy_does_what_its_name_says() {
 
 #[tokio::test]
 async fn waiting_tasks_take_their_turn_one_after_another() {
+    use TaskState::{Cancelled, Queued, Waiting};
     let house = House::open().await;
     let term = house.term().await;
     let mut ids = Vec::new();
@@ -216,6 +217,5 @@ async fn waiting_tasks_take_their_turn_one_after_another() {
     let next = house.store.release().await.expect("released");
 
     assert_eq!((early, next), (0, 1));
-    use TaskState::{Cancelled, Queued, Waiting};
     assert_eq!(house.states().await, [Cancelled, Queued, Waiting]);
 }

@@ -269,7 +269,7 @@ impl<'a> Statement<'a> {
         let before = format!("WITH q({}) AS (", names.join(", "));
         let (text, limit) = (self.text, max_rows.saturating_add(1));
         Wrapped {
-            text: format!("{before}{text}\n) SELECT {cells} FROM q LIMIT {limit}"),
+            text: format!("{before}{text}\n) SELECT {cells} FROM q LIMIT {limit}"), // sql as data
             offset: before.chars().count() as u32,
         }
     }

@@ -1,0 +1,184 @@
+//! Twenty kills at seeded moments: whatever dies, everything that was accepted ends, every second
+//! has its tick, and the ledger is clean.
+
+use std::time::Duration;
+
+use loadtest::database;
+use loadtest::fleet::{Ground, Member, Role};
+use loadtest::ledger;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use secrecy::SecretString;
+use serde_json::json;
+use shared::broker::{Operator, Publisher};
+use shared::config;
+use shared::domain::task::NewTask;
+use shared::process;
+use shared::relay::Relay;
+use shared::shutdown::Shutdown;
+use shared::store::{Purpose, Store, StoreOptions};
+use shared::testing::{needed, within};
+use tokio_postgres::Client;
+
+/// Which story is told; another number is another one.
+const SEED: u64 = 20_261_130;
+const KILLS: u32 = 20;
+/// Published between two kills.
+const TASKS_PER_KILL: u32 = 5;
+/// Time for a process to be ready, or to stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Leases of 3 s, a grace of 15 s for lost messages, and their sweeps, twice over.
+const HEALED: Duration = Duration::from_secs(45);
+
+/// The crash limit is out of the way: twenty kills may well hit the same task three times.
+const HOUSE: &str = "
+scheduler: {heartbeat_interval: 1s, heartbeat_ttl: 3s}
+limits: {crash_limit: 100}
+task_pools:
+  io_pool: {max_workers: 8, task_types: [probe]}
+tasks:
+  - name: every_second
+    schedule: '* * * * * *'
+    task_type: probe
+    payload: {sleep_ms: 20}
+    overlap: allow
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_killed_everything_accepted_ends_and_no_promise_is_broken() {
+    build_programs();
+    let ground = Ground::prepare(&services(), "kills", HOUSE).await.expect("ground");
+    let told = story(&ground).await;
+    let left = ground.clear().await;
+    told.expect("the story");
+    left.expect("nothing left behind");
+}
+
+async fn story(ground: &Ground) -> anyhow::Result<()> {
+    let door = Door::open(ground).await?;
+    let roles = [Role::Producer, Role::Producer, Role::Worker, Role::Worker];
+    let mut fleet: Vec<Member> =
+        roles.iter().map(|&role| Member::start(ground, role)).collect::<Result<_, _>>()?;
+    for member in &mut fleet {
+        member.ready(PATIENCE).await?;
+    }
+
+    let mut dice = StdRng::seed_from_u64(SEED);
+    for _ in 0..KILLS {
+        door.accept(&mut dice).await?;
+        tokio::time::sleep(Duration::from_millis(dice.random_range(200..900))).await;
+        let victim = fleet.swap_remove(dice.random_range(0..fleet.len()));
+        let role = victim.role;
+        victim.kill().await?;
+        fleet.push(Member::start(ground, role)?);
+    }
+
+    let mut at_work = Vec::new();
+    for mut member in fleet {
+        member.ready(PATIENCE).await?;
+        // No more ticks, so that there is an end to wait for.
+        match member.role {
+            Role::Producer => drop(member.stop(PATIENCE).await?),
+            Role::Worker => at_work.push(member),
+        }
+    }
+    door.everything_ended().await;
+    for member in at_work {
+        member.stop(PATIENCE).await?;
+    }
+
+    let settled = ledger::Options { expect_settled: true, management: None };
+    let audited = ledger::audit(ground.config(), &settled).await?;
+    assert_eq!(audited.broken(), None, "seed {SEED}:\n{}", loadtest::report::ledger(&audited));
+    let accepted = i64::from(KILLS * TASKS_PER_KILL);
+    let completed = "SELECT count(*) FROM tasks WHERE schedule IS NULL AND state = 'completed'";
+    assert_eq!(door.count(completed).await, accepted, "each accepted task completed");
+    let crashed = "SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'";
+    assert!(door.count(crashed).await > 0, "no kill hit a running task: the story proves nothing");
+    let terms = "SELECT max(epoch) FROM leadership";
+    assert!(door.count(terms).await > 1, "no kill hit the leader: the story proves nothing");
+    door.close().await;
+    Ok(())
+}
+
+/// The front door, and a look behind it.
+struct Door<'a> {
+    ground: &'a Ground,
+    store: Store,
+    relay: Relay,
+    shutdown: Shutdown,
+    client: Client,
+}
+
+impl<'a> Door<'a> {
+    async fn open(ground: &'a Ground) -> anyhow::Result<Self> {
+        let dsn: &SecretString = ground.config().database_url()?;
+        let shutdown = Shutdown::new();
+        let label = process::label("test");
+        let store = Store::open(&StoreOptions::new(dsn.clone(), &label, Purpose::Daemon))?;
+        let publisher = Publisher::start(&ground.settings()?, &ground.topology(), &shutdown)?;
+        publisher.ready(PATIENCE).await?;
+        let relay = Relay::new(store.clone(), publisher);
+        Ok(Self { ground, store, relay, shutdown, client: database::connect(dsn).await? })
+    }
+
+    /// Some tasks of different length. Every other batch is only committed: its messages are the
+    /// producers' work, if one lives.
+    async fn accept(&self, dice: &mut StdRng) -> anyhow::Result<()> {
+        let tasks: Vec<NewTask> = (0..TASKS_PER_KILL)
+            .map(|_| {
+                let payload = json!({"sleep_ms": dice.random_range(0..1500)});
+                NewTask::ad_hoc("probe", "io_pool", payload)
+            })
+            .collect();
+        let mut ids = Vec::new();
+        for answer in self.store.enqueue_all(&tasks).await? {
+            ids.push(answer?.task_id);
+        }
+        if dice.random_bool(0.5) {
+            self.relay.publish_now(&ids).await?;
+        }
+        Ok(())
+    }
+
+    async fn everything_ended(&self) {
+        let unfinished = "SELECT count(*) FROM tasks WHERE finished_at IS NULL";
+        let settings = self.ground.settings().expect("a broker");
+        let operator = Operator::connect(&settings).await.expect("a broker that answers");
+        let queue = self.ground.topology().pool_queue("io_pool");
+        within(HEALED, &format!("everything ends (seed {SEED})"), async || {
+            let waiting = operator.depth(&queue).await.expect("asked").unwrap_or(0);
+            (self.count(unfinished).await == 0 && waiting == 0).then_some(())
+        })
+        .await;
+        operator.close().await;
+    }
+
+    async fn count(&self, sql: &str) -> i64 {
+        self.client.query_one(sql, &[]).await.expect(sql).get(0)
+    }
+
+    async fn close(self) {
+        drop((self.store, self.relay));
+        self.shutdown.soft.cancel();
+        self.shutdown.hard.cancel();
+        self.shutdown.drained().await;
+    }
+}
+
+/// What the environment names, whatever file lies about.
+fn services() -> config::Config {
+    let lookup = |name: &str| match name {
+        "DATABASE_URL" | "AMQP_URL" => Some(needed(name)),
+        _ => None,
+    };
+    config::load_str("", "environment", &lookup).expect("addresses")
+}
+
+/// Cargo builds a test's own programs only, and an old worker would tell an old story.
+fn build_programs() {
+    let cargo = std::process::Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "-p", "producer", "-p", "worker"])
+        .status();
+    assert!(cargo.expect("cargo runs").success(), "producer and worker do not build");
+}
