@@ -105,9 +105,10 @@ is_ours() { # PID
 
 answers() { ask_http GET "http://$1/$2" >/dev/null; }
 
-fleet_ready() {
-  local pid address name
+fleet_ready() { # [NAMES]
+  local pid address name page
   while read -r pid address name; do
+    [[ $name == ${1:-*} ]] || continue
     is_ours "$pid" || { say "$name ended: $(tail -n 3 "$demo/$name.log")" && return 1; }
     case $name in model) page=healthz ;; *) page=readyz ;; esac
     until_true 30 "waiting for $name" answers "$address" $page || { tail -n 5 "$demo/$name.log" >&2 && return 1; }
@@ -152,8 +153,10 @@ leave() {
   progress_done
   if [ -n "$job" ]; then kill -TERM -- "-$job" 2>/dev/null; fi
   if [ -z "${stays:-}" ]; then
+    progress 'stopping what was started'
     fleet_down
     servers_down
+    progress_done
   fi
   exit $rc
 }
