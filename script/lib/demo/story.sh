@@ -16,7 +16,7 @@ until_true() { # SECONDS TEXT COMMAND...
 
 holds() { # CONDITION: true when it is; refreshes what the progress line says of the fleet
   local answer
-  answer=$(ask "SELECT ($1), count(*) FILTER (WHERE state = 'completed') || ' tasks completed, '
+  answer=$(ask "SELECT ($1), count(*) FILTER (WHERE state = 'completed') || ' completed, '
       || count(*) FILTER (WHERE state = 'running') || ' running, ' || count(*) FILTER (WHERE state = 'retrying')
       || ' retrying, ' || count(*) FILTER (WHERE state = 'dead') || ' dead' FROM tasks") || return 1
   counts=${answer#* }
@@ -28,7 +28,7 @@ seen() { # SECONDS TEXT CONDITION
   local end=$((SECONDS + $1))
   until holds "$3"; do
     [ $SECONDS -lt $end ] || { step "not within $1 s: $2" && return 1; }
-    progress "$counts; awaiting $2"
+    progress "awaiting $2 ($counts)"
     sleep 0.2
   done
 }
