@@ -66,7 +66,7 @@ async fn story(ground: &Ground) -> anyhow::Result<()> {
     let mut dice = StdRng::seed_from_u64(SEED);
     for _ in 0..KILLS {
         door.accept(&mut dice).await?;
-        tokio::time::sleep(Duration::from_millis(dice.random_range(200..900))).await;
+        tokio::time::sleep(Duration::from_millis(dice.random_range(200..900))).await; // time itself is under test
         let victim = fleet.swap_remove(dice.random_range(0..fleet.len()));
         let role = victim.role;
         victim.kill().await?;
