@@ -7,7 +7,8 @@ if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
 fi
 width=80 turn=0
 if [ -t 2 ]; then
-  read -r _ width < <(stty size <&2 2>/dev/null || echo 24 80)
+  read -r _ width < <(stty size <&2 2>/dev/null)
+  [ "${width:-0}" -gt 20 ] || width=80 # a terminal that does not know
 fi
 
 progress() { # TEXT: replaces itself; nothing where nobody watches
@@ -15,7 +16,7 @@ progress() { # TEXT: replaces itself; nothing where nobody watches
   local wheel='-\|/' text
   turn=$(((turn + 1) % 4))
   text=$(printf '[%6ss] %s %s' "$(elapsed)" "${wheel:turn:1}" "$1")
-  printf '\r\e[K%s' "${text:0:width-1}" >&2
+  printf '\r\e[K%s' "${text:0:$((width - 1))}" >&2
 }
 
 progress_done() { if [ -t 2 ]; then printf '\r\e[K' >&2; fi; }

@@ -66,10 +66,10 @@ ask_http() { # METHOD http://[USER:PASSWORD@]HOST:PORT/PATH [JSON]
 # Below the range that the kernel hands to outgoing connections (from 32768).
 choose_fleet_ports() {
   local base tries port
-  base=$((30000 + 10 * ($(hash_of "$root") % 270)))
-  for tries in $(seq 20); do
-    for port in $(seq $base $((base + 9))); do port_free "$port" || continue 2; done
-    next_port=$base
+  base=$(($(hash_of "$root") % 270))
+  for tries in $(seq 0 269); do
+    next_port=$((30000 + 10 * ((base + tries) % 270)))
+    for port in $(seq "$next_port" $((next_port + 9))); do port_free "$port" || continue 2; done
     return
   done
   return 1
@@ -105,9 +105,10 @@ is_ours() { # PID
 
 answers() { ask_http GET "http://$1/$2" >/dev/null; }
 
-fleet_ready() {
-  local pid address name
+fleet_ready() { # [NAMES]
+  local pid address name page
   while read -r pid address name; do
+    [[ $name == ${1:-*} ]] || continue
     is_ours "$pid" || { say "$name ended: $(tail -n 3 "$demo/$name.log")" && return 1; }
     case $name in model) page=healthz ;; *) page=readyz ;; esac
     until_true 30 "waiting for $name" answers "$address" $page || { tail -n 5 "$demo/$name.log" >&2 && return 1; }
@@ -142,18 +143,20 @@ fleet_down() {
     signal_fleet "$signal"
     await 3 nobody '*' && break
   done
-  rm -f "$demo/fleet"
+  if nobody '*'; then rm -f "$demo/fleet"; fi
 }
 
 leave() {
-  local rc=$?
+  local rc=$? IFS=$' \t\n' # a trap that interrupts `IFS= read` would go on without one
   trap - EXIT
   trap '' INT TERM HUP PIPE
   progress_done
   if [ -n "$job" ]; then kill -TERM -- "-$job" 2>/dev/null; fi
   if [ -z "${stays:-}" ]; then
+    progress 'stopping what was started'
     fleet_down
     servers_down
+    progress_done
   fi
   exit $rc
 }

@@ -115,6 +115,13 @@ await_the_rest() {
     step "four fleet reports that the new leader ordered are finished"
 }
 
+# Who looks around shall find a whole fleet.
+replace_the_killed() {
+  launch producer-3 producer run
+  launch worker-4 worker run
+  fleet_ready '@(producer-3|worker-4)' && step "producer-3 and worker-4 replace the killed ones"
+}
+
 # No new ticks, so that the ledger may expect that nothing is left to do. A fleet that is kept is
 # audited at work.
 settle() {

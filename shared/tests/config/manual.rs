@@ -81,9 +81,15 @@ fn the_examples_load() {
     ];
     let full = load("belfry.yaml", &variables);
     assert_eq!(full.notes, Vec::<String>::new());
-    assert_eq!(full.reports["fleet"].fetches["queues"].url, "http://127.0.0.1:15672/api/queues");
+    assert_eq!(
+        full.reports["fleet"].fetches["queues"].url,
+        "http://127.0.0.1:15672/api/queues/%2F"
+    );
     let names: Vec<_> = full.schedules.iter().map(|schedule| schedule.name.as_str()).collect();
-    assert_eq!(names, ["fleet_report", "ping_model", "nightly_orders"]);
+    assert_eq!(
+        names,
+        ["fleet_report", "ping_model", "count_waiting", "ask_broker", "nightly_orders"]
+    );
 }
 
 #[test]
