@@ -180,7 +180,7 @@ async fn publish(
 ) -> anyhow::Result<Publish> {
     let door = Door::open(ground).await?;
     let payload = payload(options.payload_bytes);
-    let before = observer.counters().await?;
+    let before = observer.counters(false).await?;
     let started = Instant::now();
 
     let sizes = (0..options.tasks).step_by(CHUNK).map(|from| CHUNK.min(options.tasks - from));
@@ -193,7 +193,7 @@ async fn publish(
     door.accept_the_rest().await?;
 
     let seconds = started.elapsed().as_secs_f64();
-    let after = observer.counters().await?;
+    let after = observer.counters(false).await?;
     door.close().await;
     let tasks = options.tasks as f64;
     Ok(Publish {
@@ -208,7 +208,7 @@ async fn drain(
     observer: &Observer<'_>,
     options: &ThroughputOptions,
 ) -> anyhow::Result<Drain> {
-    let (before, asked_before) = (observer.counters().await?, observer.asked());
+    let before = observer.counters(true).await?;
     let started = Instant::now();
     let mut workers = start(ground, options.workers)?;
     // Until all are ready the first have begun, so that the clock begins with the first result.
@@ -219,7 +219,7 @@ async fn drain(
 
     let settled_at = observer.settled().await?;
     let used = used(&workers)?;
-    let wal = observer.counters().await?.wal_bytes - before.wal_bytes;
+    let wal = observer.counters(false).await?.wal_bytes - before.wal_bytes;
     stop(workers).await?;
 
     let (completed, first_at) = observer.finished(DRAINED).await?;
@@ -230,9 +230,7 @@ async fn drain(
     );
     let left = observer.left_in_queues().await?;
     ensure!(left == 0, "{left} messages came back unacked");
-    // The workers' sessions have ended and told all their transactions; ours tells its own late.
-    let commits = observer.counters().await?.commits - before.commits;
-    let own = observer.asked() - asked_before;
+    let commits = observer.counters(true).await?.commits - before.commits;
     let first_at = first_at.context("nothing finished")?;
     let seconds = (settled_at - first_at).as_seconds_f64();
     let tasks = options.tasks as f64;
@@ -243,7 +241,7 @@ async fn drain(
         worker_cpu_micros_per_task: (used.cpu_micros - idle.cpu_micros) as f64
             / (tasks - working as f64).max(1.0),
         worker_peak_rss_bytes: used.peak_rss,
-        commits_per_task: (commits - own).max(0) as f64 / tasks,
+        commits_per_task: commits as f64 / tasks,
         wal_bytes_per_task: wal as f64 / tasks,
     })
 }

@@ -1,7 +1,10 @@
 //! Twenty kills at seeded moments: whatever dies, everything that was accepted ends, every second
 //! has its tick, and the ledger is clean.
 
-use std::time::Duration;
+#[path = "fleet/programs.rs"]
+mod programs;
+
+use std::time::{Duration, Instant};
 
 use loadtest::database;
 use loadtest::fleet::{Ground, Member, Role};
@@ -46,7 +49,7 @@ tasks:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_is_killed_everything_accepted_ends_and_no_promise_is_broken() {
-    build_programs();
+    programs::are_fresh();
     let ground = Ground::prepare(&services(), "kills", HOUSE).await.expect("ground");
     let told = story(&ground).await;
     let left = ground.clear().await;
@@ -55,6 +58,9 @@ async fn whatever_is_killed_everything_accepted_ends_and_no_promise_is_broken() 
 }
 
 async fn story(ground: &Ground) -> anyhow::Result<()> {
+    let began = Instant::now();
+    // Shown when the test fails: the story so far.
+    let tell = |what: &str| eprintln!("{:6.2} s  {what}", began.elapsed().as_secs_f64());
     let door = Door::open(ground).await?;
     let roles = [Role::Producer, Role::Producer, Role::Worker, Role::Worker];
     let mut fleet: Vec<Member> =
@@ -62,6 +68,7 @@ async fn story(ground: &Ground) -> anyhow::Result<()> {
     for member in &mut fleet {
         member.ready(PATIENCE).await?;
     }
+    tell(&format!("the fleet is ready; seed {SEED}"));
 
     let mut dice = StdRng::seed_from_u64(SEED);
     for _ in 0..KILLS {
@@ -69,6 +76,7 @@ async fn story(ground: &Ground) -> anyhow::Result<()> {
         tokio::time::sleep(Duration::from_millis(dice.random_range(200..900))).await;
         let victim = fleet.swap_remove(dice.random_range(0..fleet.len()));
         let role = victim.role;
+        tell(&format!("killing {} {:?}", role.program(), victim.pid()));
         victim.kill().await?;
         fleet.push(Member::start(ground, role)?);
     }
@@ -82,11 +90,14 @@ async fn story(ground: &Ground) -> anyhow::Result<()> {
             Role::Worker => at_work.push(member),
         }
     }
+    tell("no more ticks");
     door.everything_ended().await;
+    tell("everything has ended");
     for member in at_work {
         member.stop(PATIENCE).await?;
     }
 
+    tell("the fleet has stopped");
     let settled = ledger::Options { expect_settled: true, management: None };
     let audited = ledger::audit(ground.config(), &settled).await?;
     assert_eq!(audited.broken(), None, "seed {SEED}:\n{}", loadtest::report::ledger(&audited));
@@ -173,12 +184,4 @@ fn services() -> config::Config {
         _ => None,
     };
     config::load_str("", "environment", &lookup).expect("addresses")
-}
-
-/// Cargo builds a test's own programs only, and an old worker would tell an old story.
-fn build_programs() {
-    let cargo = std::process::Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "-p", "producer", "-p", "worker"])
-        .status();
-    assert!(cargo.expect("cargo runs").success(), "producer and worker do not build");
 }
