@@ -4,6 +4,7 @@
 //! Addresses and passwords go to the processes by environment, never into a file. It never reaches
 //! into a process: it starts, asks for readiness, measures from outside, stops and kills.
 
+mod door;
 mod ground;
 mod usage;
 
@@ -16,6 +17,7 @@ use anyhow::{Context as _, bail, ensure};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
+pub use door::Door;
 pub use ground::Ground;
 pub use usage::Usage;
 

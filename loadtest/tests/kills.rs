@@ -7,19 +7,14 @@ mod programs;
 use std::time::{Duration, Instant};
 
 use loadtest::database;
-use loadtest::fleet::{Ground, Member, Role};
+use loadtest::fleet::{Door, Ground, Member, Role};
 use loadtest::ledger;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use secrecy::SecretString;
 use serde_json::json;
-use shared::broker::{Operator, Publisher};
+use shared::broker::Operator;
 use shared::config;
 use shared::domain::task::NewTask;
-use shared::process;
-use shared::relay::Relay;
-use shared::shutdown::Shutdown;
-use shared::store::{Purpose, Store, StoreOptions};
 use shared::testing::{needed, within};
 use tokio_postgres::Client;
 
@@ -62,6 +57,7 @@ async fn story(ground: &Ground) -> anyhow::Result<()> {
     // Shown when the test fails: the story so far.
     let tell = |what: &str| eprintln!("{:6.2} s  {what}", began.elapsed().as_secs_f64());
     let door = Door::open(ground).await?;
+    let client = database::connect(ground.config().database_url()?).await?;
     let roles = [Role::Producer, Role::Producer, Role::Worker, Role::Worker];
     let mut fleet: Vec<Member> =
         roles.iter().map(|&role| Member::start(ground, role)).collect::<Result<_, _>>()?;
@@ -72,7 +68,7 @@ async fn story(ground: &Ground) -> anyhow::Result<()> {
 
     let mut dice = StdRng::seed_from_u64(SEED);
     for _ in 0..KILLS {
-        door.accept(&mut dice).await?;
+        accept(&door, &mut dice).await?;
         tokio::time::sleep(Duration::from_millis(dice.random_range(200..900))).await;
         let victim = fleet.swap_remove(dice.random_range(0..fleet.len()));
         let role = victim.role;
@@ -91,7 +87,7 @@ async fn story(ground: &Ground) -> anyhow::Result<()> {
         }
     }
     tell("no more ticks");
-    door.everything_ended().await;
+    everything_ended(ground, &client).await;
     tell("everything has ended");
     for member in at_work {
         member.stop(PATIENCE).await?;
@@ -103,78 +99,49 @@ async fn story(ground: &Ground) -> anyhow::Result<()> {
     assert_eq!(audited.broken(), None, "seed {SEED}:\n{}", loadtest::report::ledger(&audited));
     let accepted = i64::from(KILLS * TASKS_PER_KILL);
     let completed = "SELECT count(*) FROM tasks WHERE schedule IS NULL AND state = 'completed'";
-    assert_eq!(door.count(completed).await, accepted, "each accepted task completed");
+    assert_eq!(count(&client, completed).await, accepted, "each accepted task completed");
     let crashed = "SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'";
-    assert!(door.count(crashed).await > 0, "no kill hit a running task: the story proves nothing");
+    assert!(
+        count(&client, crashed).await > 0,
+        "no kill hit a running task: the story proves nothing"
+    );
     let terms = "SELECT max(epoch) FROM leadership";
-    assert!(door.count(terms).await > 1, "no kill hit the leader: the story proves nothing");
+    assert!(count(&client, terms).await > 1, "no kill hit the leader: the story proves nothing");
     door.close().await;
     Ok(())
 }
 
-/// The front door, and a look behind it.
-struct Door<'a> {
-    ground: &'a Ground,
-    store: Store,
-    relay: Relay,
-    shutdown: Shutdown,
-    client: Client,
+/// Some tasks of different length. Every other batch is only committed: its messages are the work
+/// of whichever process lives.
+async fn accept(door: &Door, dice: &mut StdRng) -> anyhow::Result<()> {
+    let tasks: Vec<NewTask> = (0..TASKS_PER_KILL)
+        .map(|_| {
+            let payload = json!({"sleep_ms": dice.random_range(0..1500)});
+            NewTask::ad_hoc("probe", "io_pool", payload)
+        })
+        .collect();
+    if dice.random_bool(0.5) {
+        door.accept(&tasks).await
+    } else {
+        door.commit(&tasks).await.map(drop)
+    }
 }
 
-impl<'a> Door<'a> {
-    async fn open(ground: &'a Ground) -> anyhow::Result<Self> {
-        let dsn: &SecretString = ground.config().database_url()?;
-        let shutdown = Shutdown::new();
-        let label = process::label("test");
-        let store = Store::open(&StoreOptions::new(dsn.clone(), &label, Purpose::Daemon))?;
-        let publisher = Publisher::start(&ground.settings()?, &ground.topology(), &shutdown)?;
-        publisher.ready(PATIENCE).await?;
-        let relay = Relay::new(store.clone(), publisher);
-        Ok(Self { ground, store, relay, shutdown, client: database::connect(dsn).await? })
-    }
+async fn everything_ended(ground: &Ground, client: &Client) {
+    let unfinished = "SELECT count(*) FROM tasks WHERE finished_at IS NULL";
+    let settings = ground.settings().expect("a broker");
+    let operator = Operator::connect(&settings).await.expect("a broker that answers");
+    let queue = ground.topology().pool_queue("io_pool");
+    within(HEALED, &format!("everything ends (seed {SEED})"), async || {
+        let waiting = operator.depth(&queue).await.expect("asked").unwrap_or(0);
+        (count(client, unfinished).await == 0 && waiting == 0).then_some(())
+    })
+    .await;
+    operator.close().await;
+}
 
-    /// Some tasks of different length. Every other batch is only committed: its messages are the
-    /// producers' work, if one lives.
-    async fn accept(&self, dice: &mut StdRng) -> anyhow::Result<()> {
-        let tasks: Vec<NewTask> = (0..TASKS_PER_KILL)
-            .map(|_| {
-                let payload = json!({"sleep_ms": dice.random_range(0..1500)});
-                NewTask::ad_hoc("probe", "io_pool", payload)
-            })
-            .collect();
-        let mut ids = Vec::new();
-        for answer in self.store.enqueue_all(&tasks).await? {
-            ids.push(answer?.task_id);
-        }
-        if dice.random_bool(0.5) {
-            self.relay.publish_now(&ids).await?;
-        }
-        Ok(())
-    }
-
-    async fn everything_ended(&self) {
-        let unfinished = "SELECT count(*) FROM tasks WHERE finished_at IS NULL";
-        let settings = self.ground.settings().expect("a broker");
-        let operator = Operator::connect(&settings).await.expect("a broker that answers");
-        let queue = self.ground.topology().pool_queue("io_pool");
-        within(HEALED, &format!("everything ends (seed {SEED})"), async || {
-            let waiting = operator.depth(&queue).await.expect("asked").unwrap_or(0);
-            (self.count(unfinished).await == 0 && waiting == 0).then_some(())
-        })
-        .await;
-        operator.close().await;
-    }
-
-    async fn count(&self, sql: &str) -> i64 {
-        self.client.query_one(sql, &[]).await.expect(sql).get(0)
-    }
-
-    async fn close(self) {
-        drop((self.store, self.relay));
-        self.shutdown.soft.cancel();
-        self.shutdown.hard.cancel();
-        self.shutdown.drained().await;
-    }
+async fn count(client: &Client, sql: &str) -> i64 {
+    client.query_one(sql, &[]).await.expect(sql).get(0)
 }
 
 /// What the environment names, whatever file lies about.
