@@ -151,3 +151,32 @@ fn traced(is_daemon: bool) -> Option<Telemetry> {
     }
     telemetry::init("producer", &process::label("producer")).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// Every command with its words, the hidden ones left out.
+    fn spelled(command: &clap::Command, words: &str, all: &mut Vec<String>) {
+        let visible = || command.get_subcommands().filter(|sub| !sub.is_hide_set());
+        if visible().next().is_none() {
+            all.push(words.to_owned());
+        }
+        visible().for_each(|sub| spelled(sub, &format!("{words} {}", sub.get_name()), all));
+    }
+
+    #[test]
+    fn the_command_line_is_consistent_and_its_manual_whole() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        let manual = include_str!("../../docs/commands.md");
+        let mut all = Vec::new();
+        spelled(&command, "producer", &mut all);
+        assert!(all.len() > 25, "{all:?}");
+        for words in all {
+            assert!(manual.contains(&words), "docs/commands.md lacks `{words}`");
+        }
+    }
+}

@@ -54,7 +54,7 @@ impl Ticker {
         let marks: HashMap<String, DateTime<Utc>> =
             applied.into_iter().map(|a| (a.name, a.mark)).collect();
         let mut ticker = Self { store, relay, schedules: HashMap::new(), next: BinaryHeap::new() };
-        for schedule in schedules.iter().filter(|s| !s.paused) {
+        for schedule in schedules {
             let Some(&mark) = marks.get(&schedule.name) else { continue };
             let known = Known { schedule: schedule.clone(), mark };
             ticker.schedules.insert(schedule.name.clone(), known);
@@ -206,6 +206,7 @@ fn input(schedule: &Schedule, tick: &PlannedTick) -> (TickInput, Span) {
         semantics: schedule.semantics,
         overlap: schedule.overlap,
         traceparent: span.traceparent(),
+        paused: schedule.paused,
     };
     (input, span)
 }

@@ -1,6 +1,7 @@
 # Talk on stderr with the seconds since the start, so that stdout stays for machines.
 
-started=$(date +%s%N)
+# A script that is called by another goes on with its clock.
+started=${BELFRY_STARTED:-$(date +%s%N)}
 # A date without nanoseconds (BSD) prints a literal N: whole seconds will do there.
 case $started in *N) started=${started%N}000000000 ;; esac
 

@@ -70,7 +70,7 @@ impl Relay {
 
     /// One look over everything that is not published.
     async fn look(&self, grace: Duration) -> Result<Progress, Error> {
-        let released = self.store.release_scheduled().await?;
+        let released = self.store.release().await?;
         let tasks = self.store.unpublished(None, grace).await?;
         let published = self.publish(tasks).await?;
         let letters = self.publish_letters().await?;

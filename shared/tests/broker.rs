@@ -1,4 +1,5 @@
 //! The broker room against a real RabbitMQ: each test has a prefix of its own, deleted at the end.
+#![cfg(feature = "testing")]
 
 #[path = "broker/consuming.rs"]
 mod consuming;

@@ -357,8 +357,8 @@ async fn an_error_says_whether_anything_was_sent() {
 async fn a_proxy_in_the_environment_is_for_trusted_calls_only() {
     let (proxy, server) = (Server::canary().await, Server::canary().await);
     let url = format!("http://{}/", proxy.address);
-    let child = tokio::process::Command::new(std::env::current_exe().expect("own path"))
-        .args(["--ignored", "--exact", "child_behind_a_proxy"])
+    let child = tokio::process::Command::new(env!("CARGO_BIN_EXE_proxied_child"))
+        .arg(format!("http://{}/", server.address))
         .env_clear()
         .envs([
             ("HTTP_PROXY", &url),
@@ -366,7 +366,6 @@ async fn a_proxy_in_the_environment_is_for_trusted_calls_only() {
             ("HTTPS_PROXY", &url),
             ("ALL_PROXY", &url),
         ])
-        .env("BELFRY_TEST_TARGET", format!("http://{}/", server.address))
         .stdin(Stdio::null())
         .output();
 
@@ -375,14 +374,4 @@ async fn a_proxy_in_the_environment_is_for_trusted_calls_only() {
 
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert_eq!((server.visits(), proxy.visits()), (1, 1), "payload direct, trusted by the proxy");
-}
-
-#[tokio::test]
-#[ignore = "a process of its own, started by another test"]
-async fn child_behind_a_proxy() {
-    #[expect(clippy::disallowed_methods, reason = "how the parent tells its child where to go")]
-    let target = std::env::var("BELFRY_TEST_TARGET").expect("started by another test");
-    get(&client(&[], true), &target).await.expect("direct");
-    let trusted = http::trusted_client().expect("client").get("http://model.example/");
-    http::send(trusted, soon()).await.expect("by the proxy");
 }

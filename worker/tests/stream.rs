@@ -90,6 +90,10 @@ impl House {
         let store = database.store();
         let relay = Relay::new(store.clone(), publisher);
         let handlers = Handlers::new().with(Fixture);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the worker's own tracker cannot wait for it"
+        )]
         let serving =
             tokio::spawn(run::serve(config, Options::default(), handlers, shutdown.clone()));
         Self { database, store, relay, topology, settings, shutdown, serving }

@@ -20,7 +20,7 @@ pub struct Ground {
     directory: TempDir,
     admin: SecretString,
     database: String,
-    variables: [(&'static str, SecretString); 2],
+    variables: Vec<(&'static str, SecretString)>,
 }
 
 impl Ground {
@@ -32,7 +32,7 @@ impl Ground {
         let id = std::process::id();
         let database = format!("belfry_{name}_{id}");
         let dsn = with_database(&admin, &database)?;
-        let variables = [("DATABASE_URL", dsn.clone()), ("AMQP_URL", amqp)];
+        let variables = vec![("DATABASE_URL", dsn.clone()), ("AMQP_URL", amqp)];
         let yaml = format!("storage:\n  rabbitmq: {{prefix: belfry-{name}-{id}}}\n{yaml}");
         let lookup = |wanted: &str| {
             let found = variables.iter().find(|(name, _)| *name == wanted);
@@ -83,6 +83,11 @@ impl Ground {
     pub fn topology(&self) -> Topology {
         let pools = self.config.pools.iter().map(|pool| pool.name.clone());
         Topology::new(&self.config.rabbitmq.prefix, pools)
+    }
+
+    /// Adds to what processes started from now on find in their environment.
+    pub fn tell(&mut self, name: &'static str, value: impl Into<String>) {
+        self.variables.push((name, SecretString::from(value.into())));
     }
 
     /// What its processes find in their environment.

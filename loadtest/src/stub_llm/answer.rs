@@ -36,7 +36,7 @@ impl Question {
             last: user.and_then(|at| texts.get(at)).cloned().unwrap_or_default(),
             max_tokens: limit.and_then(Value::as_u64),
             wants_json: body["response_format"]["type"].as_str().is_some_and(|t| t != "text"),
-            hash: shared::domain::execution_key::hex(&hash[..4]),
+            hash: format!("{:08x}", u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])),
             // Four characters a token and a few for the frame of each message.
             input_tokens: tokens(&prompt) + 4 * messages.len() as u64,
             prompt,
@@ -85,7 +85,7 @@ fn text_of(content: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn question(extra: Value) -> Question {
+    fn question(extra: &Value) -> Question {
         let mut body = json!({
             "model": "m",
             "messages": [
@@ -99,17 +99,17 @@ mod tests {
 
     #[test]
     fn the_same_question_has_the_same_answer_and_price() {
-        let (one, two) = (question(json!({})), question(json!({})));
+        let (one, two) = (question(&json!({})), question(&json!({})));
         assert_eq!(one.answer(), two.answer());
         assert_eq!((one.input_tokens, one.hash()), (two.input_tokens, two.hash()));
         assert!(one.answer().0.ends_with("orders of friday: 17"));
-        assert_ne!(one.hash(), question(json!({"model": "other"})).hash());
+        assert_ne!(one.hash(), question(&json!({"model": "other"})).hash());
     }
 
     #[test]
     fn a_limit_cuts_and_a_format_is_kept() {
-        assert_eq!(question(json!({"max_tokens": 3})).answer().2, "length");
-        let text = question(json!({"response_format": {"type": "json_object"}})).answer().0;
+        assert_eq!(question(&json!({"max_tokens": 3})).answer().2, "length");
+        let text = question(&json!({"response_format": {"type": "json_object"}})).answer().0;
         assert!(serde_json::from_str::<Value>(&text).expect("JSON")["summary"].is_string());
     }
 }

@@ -61,9 +61,9 @@ pub(super) async fn completions(
     };
     let at = state.journal.arrived(call.clone());
 
-    if let Some(response) = refused(&state, &headers) {
-        state.journal.answered(at, &call, response.status().as_u16(), 0);
-        return response;
+    if !is_admitted(&state, &headers) {
+        state.journal.answered(at, &call, 401, 0);
+        return unauthorized();
     }
     let fault = match text(FAULT_HEADER).map(|step| serde_json::from_str::<Fault>(&step)) {
         None => state.scripts.next(&question.model, question.hash()),
@@ -76,19 +76,19 @@ pub(super) async fn completions(
     respond(&fault, rendered)
 }
 
-/// The answer to a wrong key, if the key is wrong.
-fn refused(state: &super::State, headers: &HeaderMap) -> Option<Response> {
-    let key = state.options.api_key.as_ref()?;
+fn is_admitted(state: &super::State, headers: &HeaderMap) -> bool {
+    let Some(key) = &state.options.api_key else { return true };
     let given = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = given("authorization").and_then(|value| value.strip_prefix("Bearer "));
-    if bearer.or_else(|| given("api-key")) == Some(key) {
-        return None;
-    }
+    bearer.or_else(|| given("api-key")) == Some(key)
+}
+
+fn unauthorized() -> Response {
     let body = json!({"error": {
         "message": "Incorrect API key provided", "type": "invalid_request_error",
         "param": null, "code": "invalid_api_key",
     }});
-    Some((StatusCode::UNAUTHORIZED, Json(body)).into_response())
+    (StatusCode::UNAUTHORIZED, Json(body)).into_response()
 }
 
 fn respond(fault: &Fault, rendered: Rendered) -> Response {

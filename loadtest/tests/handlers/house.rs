@@ -60,7 +60,7 @@ impl House {
             role: "worker",
             label: "worker@test#1".to_owned(),
             pools: BTreeMap::new(),
-            ttl: Duration::from_secs(600),
+            ttl: Duration::from_mins(10),
         };
         store.register(&who).await.expect("registered");
         let models = Models::from_config(&config);

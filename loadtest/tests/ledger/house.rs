@@ -320,5 +320,6 @@ fn tick(planned_at: DateTime<Utc>, key: &str, overlap: Overlap) -> TickInput {
         semantics: Semantics::AtLeastOnce,
         overlap,
         traceparent: None,
+        paused: false,
     }
 }

@@ -58,8 +58,8 @@ impl Herald {
         let publisher = self.publisher.as_ref().map_err(ToString::to_string)?;
         publisher.ready(PATIENCE).await.map_err(|error| error.to_string())?;
         let relay = Relay::new(store.clone(), publisher.clone());
-        let published = relay.publish_now(tasks).await.map_err(|error| error.to_string())?;
-        published.error.map_or(Ok(()), |error| Err(error.to_string()))
+        let answer = relay.publish_now(tasks).await.map_err(|error| error.to_string())?;
+        answer.error.map_or(Ok(()), |error| Err(error.to_string()))
     }
 
     async fn close(self) {

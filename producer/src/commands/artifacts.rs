@@ -76,21 +76,21 @@ fn listed(artifact: &Artifact) -> Vec<String> {
 
 async fn get(args: Get, context: &Context) -> Answer {
     let (_, store) = context.store().await?;
-    let (artifact, content) = find(&store, &args.which).await?;
+    let (found, body) = find(&store, &args.which).await?;
     if let Some(path) = &args.output {
-        write(path, &content)?;
+        write(path, &body)?;
     }
     if context.json {
-        let mut document = json!(artifact);
+        let mut document = json!(found);
         // Binary content has no place in a JSON text; `-o` writes it.
-        document["content"] = String::from_utf8(content).ok().into();
+        document["content"] = String::from_utf8(body).ok().into();
         return output::json(&document);
     }
     match args.output {
-        None => output::bytes(&content),
+        None => output::bytes(&body),
         Some(path) => {
-            let Artifact { report, date, bytes, .. } = artifact;
-            output::talk(&format!("{report}@{date}: {bytes} bytes in {}", path.display()));
+            let (of, size) = (format!("{}@{}", found.report, found.date), found.bytes);
+            output::talk(&format!("{of}: {size} bytes in {}", path.display()));
             Ok(())
         }
     }
@@ -98,7 +98,7 @@ async fn get(args: Get, context: &Context) -> Answer {
 
 /// By number; else by report and date; else the newest of the report.
 async fn find(store: &Store, which: &str) -> Result<(Artifact, Vec<u8>), CommandError> {
-    let found = if let Ok(id) = which.parse() {
+    let kept = if let Ok(id) = which.parse() {
         store.artifact(Some(id), None, None).await?
     } else {
         let (report, date) = match which.split_once('@') {
@@ -107,7 +107,7 @@ async fn find(store: &Store, which: &str) -> Result<(Artifact, Vec<u8>), Command
         };
         store.artifact(None, Some(report), date).await?
     };
-    found.ok_or_else(|| {
+    kept.ok_or_else(|| {
         CommandError::NotFound(format!(
             "there is no artifact {which:?}; `producer artifacts list` shows them"
         ))

@@ -18,6 +18,7 @@ use shared::store::{EnqueueError, Store};
 
 use super::connect::Context;
 use super::error::{Answer, CommandError};
+use super::numbers;
 use super::output::{self, counted};
 use super::request::Request;
 
@@ -112,14 +113,14 @@ async fn enqueue(
     let mut answers = stream::iter(chunks).buffered(AT_ONCE);
     let mut reused = 0;
     while let Some((lines, answers)) = answers.next().await {
-        let answers = answers.map_err(|error| interrupted(rows, &lines, error.into()))?;
+        let answers = answers.map_err(|error| interrupted(rows, &lines, &error.into()))?;
         bar.inc(lines.len() as u64);
         for (line, answer) in lines.into_iter().zip(answers) {
             match answer {
                 Ok(task) if task.deduplicated => summary.deduplicated += 1,
                 Ok(_) => summary.enqueued += 1,
                 Err(EnqueueError::Store(error)) => {
-                    return Err(interrupted(rows, &[line], error.into()));
+                    return Err(interrupted(rows, &[line], &error.into()));
                 }
                 Err(error) => {
                     bar.suspend(|| output::talk(&format!("{}:{line}: {error}", rows.name)));
@@ -137,7 +138,7 @@ async fn enqueue(
 }
 
 /// The same error, with where it happened and how to go on.
-fn interrupted(rows: &Rows, lines: &[usize], error: CommandError) -> CommandError {
+fn interrupted(rows: &Rows, lines: &[usize], error: &CommandError) -> CommandError {
     let said = format!(
         "{error}\nthe batch stopped near line {} of {}; run the same command again to go on, what \
          was enqueued is recognised by its keys",
@@ -219,6 +220,7 @@ impl Rows {
 
     fn task(&self, line: usize, text: &[u8], config: &Config) -> Result<NewTask, String> {
         let row: Row = serde_json::from_slice(text).map_err(|error| one_line(&error))?;
+        numbers::check(text)?;
         let due = row.delay.map(|delay| delay.duration("delay")).transpose()?.map(Due::In);
         let request = Request {
             task_type: row.task_type,
@@ -254,10 +256,11 @@ impl<I: Iterator> Iterator for Chunks<I> {
 mod tests {
     use super::*;
 
+    const POOLS: &str = "task_pools: {own_pool: {task_types: [mine]}}";
+
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let config = "storage: {postgres: {dsn: 'postgres://u@h/x'}}";
-        let config = shared::config::load_str(config, "b.yaml", &|_| None).expect("right");
+        let config = shared::config::load_str(POOLS, "b.yaml", &|_| None).expect("right");
         let (good, bad) = Rows::of("b.jsonl", text.into()).check(&config);
         let seen = bad
             .iter()
@@ -268,30 +271,26 @@ mod tests {
     #[test]
     fn every_bad_line_is_named_and_blank_ones_do_not_count() {
         check("", "0 good");
-        check(
-            "{\"type\":\"http_call\"}\n\n  \n{\"type\":\"db_query\",\"delay\":\"10m\"}\r\n",
-            "2 good",
-        );
-        check("{\n{\"type\":\"http_call\"}", "1 good; 1: EOF while parsing an object at column 1");
+        check("{\"type\":\"mine\"}\n\n  \n{\"type\":\"mine\",\"delay\":\"10m\"}\r\n", "2 good");
+        check("{\n{\"type\":\"mine\"}", "1 good; 1: EOF while parsing an object at column 1");
         check("{\"kind\":\"a\"}", "0 good; 1: unknown field `kind`, expected one of `type`");
         check("{\"type\":\"nope\"}\n[]", "0 good; 1: no pool takes the task type \"nope\"");
-        check("{\"type\":\"http_call\",\"delay\":\"soon\"}", "0 good; 1: delay: expected seconds");
-        check("{\"type\":\"http_call\",\"timeout\":1.5}", "1 good");
+        check("{\"type\":\"mine\",\"delay\":\"soon\"}", "0 good; 1: delay: expected seconds");
+        check("{\"type\":\"mine\",\"timeout\":1.5}", "1 good");
+        check("{\"type\":\"mine\",\"max_retry\":-1}", "0 good; 1: invalid value: integer `-1`");
+        check("{\"type\":\"mine\",\"key\":\"\"}", "0 good; 1: an execution key must not be empty");
+        check("{\"type\":\"mine\",\"payload\":1e999}", "0 good; 1: number out of range");
         check(
-            "{\"type\":\"http_call\",\"max_retry\":-1}",
-            "0 good; 1: invalid value: integer `-1`",
-        );
-        check(
-            "{\"type\":\"http_call\",\"key\":\"\"}",
-            "0 good; 1: an execution key must not be empty",
+            "{\"type\":\"mine\",\"payload\":{\"id\":12345678901234567890123}}",
+            "0 good; 1: 12345678901234567890123 has more digits",
         );
         check("\u{fffd}", "0 good; 1: expected value");
     }
 
     #[test]
     fn a_row_without_a_key_is_known_by_file_and_line() {
-        let config = shared::config::load_str("", "b.yaml", &|_| None).expect("right");
-        let rows = Rows::of("x", b"\n{\"type\":\"http_call\"}".to_vec());
+        let config = shared::config::load_str(POOLS, "b.yaml", &|_| None).expect("right");
+        let rows = Rows::of("x", b"\n{\"type\":\"mine\"}".to_vec());
         let (line, text) = rows.lines().next().expect("one");
         let key = rows.task(line, text, &config).expect("good").key();
         assert_eq!(key, format!("{}:2", rows.hash));

@@ -219,13 +219,23 @@ async fn replay_one(store: &Store, open: &DeadLetter, by: &str) -> Result<TaskId
     let id = open.id;
     match store.replay(id, by).await? {
         Replayed::Queued(task) => {
-            drop(spans::replay(&task.to_string(), by, None, None));
+            traced(store, task, by).await?;
             Ok(task)
         }
         Replayed::Unknown => Err(CommandError::NotFound(format!("there is no dead letter {id}"))),
         // Read again: another may have closed it since it was chosen.
         Replayed::NotOpen => Err(not_open(&letter(store, id).await?)),
     }
+}
+
+/// The replay in the traces, linked to where the task began and to its last attempt.
+async fn traced(store: &Store, task: TaskId, by: &str) -> Answer {
+    let row = store.task(task).await?;
+    let row = row.as_ref();
+    let origin = row.and_then(|row| row.traceparent.as_deref());
+    let last = row.and_then(|row| row.attempts.last()?["traceparent"].as_str());
+    drop(spans::replay(&task.to_string(), by, origin, last));
+    Ok(())
 }
 
 fn not_open(letter: &DeadLetter) -> CommandError {

@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod error;
 pub mod health;
 pub mod migrate;
+pub mod numbers;
 pub mod output;
 pub mod publish;
 pub mod request;

@@ -72,7 +72,7 @@ pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> Answer {
 pub fn fields(pairs: &[(&str, Option<String>)]) -> String {
     let width = pairs.iter().map(|(label, _)| label.len()).max().unwrap_or(0) + 1;
     let shown = pairs.iter().filter_map(|(label, value)| {
-        let value = value.as_deref()?.replace('\n', "\n  ");
+        let value = value.as_deref()?.replace('\n', &format!("\n{:width$} ", ""));
         Some(format!("{:width$} {value}", format!("{label}:")))
     });
     shown.collect::<Vec<_>>().join("\n")
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn fields_without_a_value_are_left_out() {
-        let shown = fields(&[("a", Some("1".into())), ("long", Some("2".into())), ("b", None)]);
-        assert_eq!(shown, "a:    1\nlong: 2");
+        let shown = fields(&[("a", Some("1".into())), ("long", Some("2\n3".into())), ("b", None)]);
+        assert_eq!(shown, "a:    1\nlong: 2\n      3");
     }
 }

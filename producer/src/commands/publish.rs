@@ -18,6 +18,7 @@ use super::announce::Herald;
 use super::batch;
 use super::connect::Context;
 use super::error::{Answer, CommandError};
+use super::numbers;
 use super::output;
 use super::request::{Request, delay, instant};
 use super::wait;
@@ -67,7 +68,7 @@ pub struct Publish {
     #[arg(long, value_name = "FILE", conflicts_with = "task_type")]
     batch: Option<String>,
     /// Enqueue the valid lines of a batch although others are not
-    #[arg(long, requires = "batch")]
+    #[arg(long, conflicts_with = "task_type")]
     skip_invalid: bool,
 }
 
@@ -155,11 +156,14 @@ fn payload(source: &str) -> Result<Value, CommandError> {
     } else {
         source.to_owned()
     };
-    serde_json::from_str(&text).map_err(|error| {
+    let payload = serde_json::from_str(&text).map_err(|error| {
         CommandError::Usage(format!(
             "--payload is not JSON: {error}; give JSON in quotes, @FILE, or - for stdin"
         ))
-    })
+    })?;
+    numbers::check(text.as_bytes())
+        .map_err(|what| CommandError::Usage(format!("--payload: {what}")))?;
+    Ok(payload)
 }
 
 fn limited(from: impl Read) -> std::io::Result<String> {

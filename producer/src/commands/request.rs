@@ -10,6 +10,7 @@ use serde_json::Value;
 use shared::config::{Config, LONGEST_DURATION, parse_duration, suggestion};
 use shared::domain::clock;
 use shared::domain::execution_key::ExecutionKey;
+use shared::domain::payloads;
 use shared::domain::retry::RetryPolicy;
 use shared::domain::task::{DEFAULT_TIMEOUT, Due, MAX_NAME_BYTES, NewTask, check_payload};
 
@@ -55,8 +56,8 @@ impl Request {
 
 /// The one place where a payload meets its task type; `config check` judges by it too.
 pub fn check_for(task_type: &str, payload: &Value) -> Result<(), String> {
-    let _ = task_type;
-    check_payload(payload).map_err(|error| error.to_string())
+    check_payload(payload).map_err(|error| error.to_string())?;
+    payloads::check(task_type, payload)
 }
 
 fn pool_of<'a>(config: &'a Config, task_type: &str) -> Result<&'a str, String> {
@@ -159,7 +160,7 @@ mod tests {
     }
 
     fn told(request: Request) -> String {
-        let text = "storage: {postgres: {dsn: 'postgres://u@h/x'}}";
+        let text = "task_pools: {own_pool: {task_types: [http_call, mine]}}";
         let config = shared::config::load_str(text, "b.yaml", &|_| None).expect("right");
         match request.task(&config) {
             Ok(task) => format!("{} {} {:?}", task.name, task.pool, task.timeout),
@@ -177,20 +178,21 @@ mod tests {
 
     #[test]
     fn what_is_left_out_comes_from_the_configuration() {
-        assert_eq!(told(of("data_processing")), "data_processing cpu_pool 300s");
+        assert_eq!(told(of("mine")), "mine own_pool 300s");
     }
 
     #[test]
     fn a_wrong_request_says_what_to_do() {
         for (request, part) in [
-            (of("http_cal"), "did you mean `http_call`? known: http_call, db_query"),
+            (of("http_cal"), "did you mean `http_call`? known: http_call, mine"),
             (of("zzz"), "known: http_call"),
-            (Request { key: Some(" a".into()), ..of("http_call") }, "white space"),
-            (Request { name: Some(String::new()), ..of("http_call") }, "1 to 128 bytes"),
-            (Request { name: Some("a\0".into()), ..of("http_call") }, "printable"),
-            (Request { timeout: Some(Duration::ZERO), ..of("http_call") }, "at least 1 ms"),
-            (Request { max_retry: Some(1001), ..of("http_call") }, "at most 1000"),
-            (Request { payload: "a\0".into(), ..of("http_call") }, "NUL"),
+            (of("http_call"), "payload of http_call: missing field `url`"),
+            (Request { key: Some(" a".into()), ..of("mine") }, "white space"),
+            (Request { name: Some(String::new()), ..of("mine") }, "1 to 128 bytes"),
+            (Request { name: Some("a\0".into()), ..of("mine") }, "printable"),
+            (Request { timeout: Some(Duration::ZERO), ..of("mine") }, "at least 1 ms"),
+            (Request { max_retry: Some(1001), ..of("mine") }, "at most 1000"),
+            (Request { payload: "a\0".into(), ..of("mine") }, "NUL"),
         ] {
             let said = told(request);
             assert!(said.contains(part), "{said:?} lacks {part:?}");

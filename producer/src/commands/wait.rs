@@ -13,7 +13,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// A database that is away this long ends the wait, where the wait itself has no end.
-const OUTAGE: Duration = Duration::from_secs(60);
+const OUTAGE: Duration = Duration::from_mins(1);
 
 /// The task at its end, or as it stands when the time is over.
 pub async fn finished(

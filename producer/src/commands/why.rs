@@ -246,8 +246,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(state: TaskState, around: Around, parts: &[&str]) {
-        let said = paragraph(&task(state), &around);
+    fn check(state: TaskState, around: &Around, parts: &[&str]) {
+        let said = paragraph(&task(state), around);
         for part in parts {
             assert!(said.contains(part), "{said:?} lacks {part:?}");
         }
@@ -259,27 +259,27 @@ mod tests {
 
     #[test]
     fn every_state_says_where_it_stands_and_what_is_next() {
-        check(TaskState::Scheduled, served(), &["is due at 2026-12-01T09:05:00Z", "PostgreSQL"]);
-        check(TaskState::Waiting, served(), &["earlier run", "task x (running)"]);
-        check(TaskState::Queued, served(), &["2 attempts, of which 1 was given back", "09:04"]);
+        check(TaskState::Scheduled, &served(), &["is due at 2026-12-01T09:05:00Z", "PostgreSQL"]);
+        check(TaskState::Waiting, &served(), &["earlier run", "task x (running)"]);
+        check(TaskState::Queued, &served(), &["2 attempts, of which 1 was given back", "09:04"]);
         check(
             TaskState::Running,
-            served(),
+            &served(),
             &["on worker@a#1, attempt 2 since", "by 2026-12-01T09:09"],
         );
-        check(TaskState::Retrying, served(), &["once with retryable: 503", "3 retries left"]);
-        check(TaskState::Completed, served(), &["completed at 2026-12-01T09:07:00Z in attempt 2"]);
-        check(TaskState::Dead, served(), &["after 2 attempts", "`producer dead replay 7`"]);
-        check(TaskState::Dead, Around::default(), &["letter is closed"]);
-        check(TaskState::Cancelled, served(), &["was cancelled; it ended at"]);
+        check(TaskState::Retrying, &served(), &["once with retryable: 503", "3 retries left"]);
+        check(TaskState::Completed, &served(), &["completed at 2026-12-01T09:07:00Z in attempt 2"]);
+        check(TaskState::Dead, &served(), &["after 2 attempts", "`producer dead replay 7`"]);
+        check(TaskState::Dead, &Around::default(), &["letter is closed"]);
+        check(TaskState::Cancelled, &served(), &["was cancelled; it ended at"]);
     }
 
     #[test]
     fn what_keeps_a_task_from_moving_is_named() {
         let nobody = Around::default;
-        check(TaskState::Queued, nobody(), &["No producer and no worker is alive"]);
+        check(TaskState::Queued, &nobody(), &["No producer and no worker is alive"]);
         let others = Around { alive: 1, ..nobody() };
-        check(TaskState::Retrying, others, &["worker run --pool io_pool"]);
+        check(TaskState::Retrying, &others, &["worker run --pool io_pool"]);
         assert!(!paragraph(&task(TaskState::Completed), &nobody()).contains("alive"));
     }
 }

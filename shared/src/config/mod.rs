@@ -34,6 +34,7 @@ pub use duration::{LONGEST as LONGEST_DURATION, parse as parse_duration};
 use environment::Environment;
 pub use environment::Lookup;
 use loading::Loading;
+pub use payload::exact_number;
 pub use problems::{Problem, Problems, suggestion};
 use reader::Place;
 pub use schedules::PayloadCheck;

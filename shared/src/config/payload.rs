@@ -110,6 +110,11 @@ fn looks_like_number(text: &str) -> bool {
     whole_is && fraction_is && exponent_is && mantissa.bytes().any(|b| b.is_ascii_digit())
 }
 
+/// Refuses a number that a JSON number of this house would round.
+pub fn exact_number(text: &str) -> Result<(), String> {
+    number(text).map(drop)
+}
+
 fn number(text: &str) -> Result<Number, String> {
     let text = text.strip_prefix('+').unwrap_or(text);
     if let Ok(number) = text.parse::<i64>() {

@@ -146,7 +146,7 @@ impl Store {
 
     /// True when the server answers.
     pub async fn ping(&self) -> Result<(), Error> {
-        self.session().await?.query("SELECT 1", &[]).await.map(drop)
+        self.session().await?.query(include_str!("sql/ping.sql"), &[]).await.map(drop)
     }
 
     pub(super) async fn session(&self) -> Result<Session, Error> {

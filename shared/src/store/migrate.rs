@@ -52,7 +52,7 @@ pub async fn migrate(dsn: &str) -> Result<MigrationReport, Error> {
             .batch_execute("SET lock_timeout = '60s'; SET TimeZone = 'UTC'")
             .await
             .map_err(fail)?;
-        client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await.map_err(fail)?;
+        client.execute(include_str!("sql/migration_lock.sql"), &[&LOCK]).await.map_err(fail)?;
         let report = migrations::runner()
             .run_async(&mut client)
             .await

@@ -52,9 +52,10 @@ impl Store {
         Ok(self.query(include_str!("sql/publish_mark.sql"), &[&ids, &runs]).await?.len())
     }
 
-    /// Gives scheduled tasks that are due within the hour to the relay. Answers how many.
-    pub async fn release_scheduled(&self) -> Result<usize, Error> {
-        Ok(self.query(include_str!("sql/release_scheduled.sql"), &[]).await?.len())
+    /// Gives scheduled tasks that are due within the hour, and waiting ones whose turn it is, to the
+    /// relay. Answers how many.
+    pub async fn release(&self) -> Result<usize, Error> {
+        Ok(self.query(include_str!("sql/release.sql"), &[]).await?.len())
     }
 
     /// Open dead letters without a confirmed copy that are older than `grace`, oldest first.

@@ -127,15 +127,9 @@ impl Source {
         params: &[Value],
     ) -> Result<Vec<Value>, SourceError> {
         let role = self.role.get_or_try_init(|| role_of(client)).await?;
-        client
-            .batch_execute(&self.opening(*role))
-            .await
-            .map_err(|error| SourceError::from_postgres(&error))?;
+        client.batch_execute(&self.opening(*role)).await.map_err(SourceError::from_postgres)?;
         let statement = Statement::of(sql);
-        let inner = client
-            .prepare(statement.text)
-            .await
-            .map_err(|error| SourceError::from_postgres(&error))?;
+        let inner = client.prepare(statement.text).await.map_err(SourceError::from_postgres)?;
         let wanted = inner.params().len();
         if wanted != params.len() {
             return Err(SourceError::Params { wanted, given: params.len() });
@@ -146,7 +140,7 @@ impl Source {
                 return Err(SourceError::NoRows);
             }
             let rows = client.execute_raw(&inner, &params).await;
-            let affected = rows.map_err(|error| SourceError::from_postgres(&error))?;
+            let affected = rows.map_err(SourceError::from_postgres)?;
             self.close(client).await?;
             return Ok(vec![serde_json::json!({ "rows_affected": affected })]);
         }
@@ -163,7 +157,7 @@ impl Source {
         params: &[Param<'_>],
         columns: &[Column],
     ) -> Result<Vec<Value>, SourceError> {
-        let fail = |error| SourceError::from_postgres(&error).moved(wrapped.offset);
+        let fail = |error| SourceError::from_postgres(error).moved(wrapped.offset);
         let prepared = client.prepare(&wrapped.text).await.map_err(fail)?;
         let stream = client.query_raw(&prepared, params).await.map_err(fail)?;
         pin_mut!(stream);
@@ -201,7 +195,7 @@ impl Source {
     /// The last word. Reading ends with a rollback, which also takes back any `set_config`.
     async fn close(&self, client: &Object) -> Result<(), SourceError> {
         let word = if self.settings.read_only { "ROLLBACK" } else { "COMMIT" };
-        client.batch_execute(word).await.map_err(|error| SourceError::from_postgres(&error))
+        client.batch_execute(word).await.map_err(SourceError::from_postgres)
     }
 }
 
@@ -228,7 +222,7 @@ fn open_pool(name: &str, settings: &SourceConfig) -> Result<Pool, SourceError> {
 
 async fn role_of(client: &Object) -> Result<Role, SourceError> {
     let row = client.query_one(include_str!("sql/source_role.sql"), &[]).await;
-    let row = row.map_err(|error| SourceError::from_postgres(&error))?;
+    let row = row.map_err(SourceError::from_postgres)?;
     if !row.get::<_, bool>("superuser") {
         return Ok(Role::Plain);
     }
@@ -275,7 +269,7 @@ impl<'a> Statement<'a> {
         let before = format!("WITH q({}) AS (", names.join(", "));
         let (text, limit) = (self.text, max_rows.saturating_add(1));
         Wrapped {
-            text: format!("{before}{text}\n) SELECT {cells} FROM q LIMIT {limit}"),
+            text: format!("{before}{text}\n) SELECT {cells} FROM q LIMIT {limit}"), // sql as data
             offset: before.chars().count() as u32,
         }
     }

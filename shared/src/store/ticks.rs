@@ -49,6 +49,8 @@ pub struct TickInput {
     pub overlap: Overlap,
     /// Span of the tick.
     pub traceparent: Option<String>,
+    /// Paused by the file: recorded as `paused`.
+    pub paused: bool,
 }
 
 /// What became of a planned instant.
@@ -112,6 +114,7 @@ impl Store {
         let once: Vec<bool> = ticks.iter().map(|t| t.semantics == Semantics::AtMostOnce).collect();
         let overlaps: Vec<&str> = ticks.iter().map(|t| overlap_name(t.overlap)).collect();
         let traces: Vec<Option<&str>> = ticks.iter().map(|t| t.traceparent.as_deref()).collect();
+        let paused: Vec<bool> = ticks.iter().map(|t| t.paused).collect();
         let keep = self.key_retention.as_secs_f64();
         let rows = self
             .query(
@@ -136,6 +139,7 @@ impl Store {
                     &once,
                     &overlaps,
                     &traces,
+                    &paused,
                     &keep,
                 ],
             )

@@ -9,7 +9,7 @@ use shared::broker::{Consumer, Operator, Publisher, Settings, Subscription, Topo
 use shared::domain::message::Message;
 use shared::domain::task::TaskId;
 use shared::shutdown::Shutdown;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use url::Url;
 
 use crate::proxy::Proxy;
@@ -22,11 +22,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The broker under test.
 pub fn amqp_url() -> Url {
-    // The configuration's own reader wants a file; a test wants one variable.
-    let text = std::env::var_os("AMQP_URL").expect(
-        "AMQP_URL is not set: run `script/services up` and `eval \"$(script/services env)\"`",
-    );
-    text.to_str().and_then(|text| text.parse().ok()).expect("AMQP_URL is a URL")
+    shared::testing::needed("AMQP_URL").parse().expect("AMQP_URL is a URL")
 }
 
 /// Settings, topology and an operator's connection under a prefix of its own.
@@ -145,10 +141,5 @@ pub fn within<T>(doing: impl Future<Output = T>) -> impl Future<Output = T> {
 
 /// Asks again until it is so.
 pub async fn eventually(is_so: impl AsyncFn() -> bool) {
-    within(async {
-        while !is_so().await {
-            sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    shared::testing::within(PATIENCE, "it is so", async || is_so().await.then_some(())).await;
 }

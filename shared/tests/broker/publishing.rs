@@ -150,22 +150,3 @@ async fn a_publish_without_a_connection_fails_within_a_second_and_says_why() {
     })
     .await;
 }
-
-/// Not in the ordinary run: it measures, and the machine must be quiet.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement: cargo test --release -p shared --test broker -- --ignored --nocapture"]
-async fn ten_thousand_messages_a_second_are_confirmed() {
-    House::run(async |house| {
-        let publisher = house.publisher().await;
-        let batch: Vec<_> = (0..20_000).map(|_| (Destination::Tasks, message())).collect();
-
-        let begun = Instant::now();
-        let answers = publisher.publish_many(&batch).await;
-        let rate = 20_000.0 / begun.elapsed().as_secs_f64();
-
-        println!("{rate:.0} messages a second");
-        assert!(answers.iter().all(Result::is_ok));
-        assert!(rate > 10_000.0, "{rate:.0} messages a second");
-    })
-    .await;
-}

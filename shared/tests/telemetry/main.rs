@@ -1,31 +1,28 @@
 //! What a collector sees of a process, and what a process suffers from a collector.
 //!
-//! Telemetry belongs to a whole process, so each story runs this test binary again as a child with
-//! an environment of its own and looks from outside: at its output, and at a real OTLP receiver.
+//! Telemetry belongs to a whole process, so each story runs a child (`child.rs`) with an environment
+//! of its own and looks from outside: at its output, and at a real OTLP receiver.
 
 mod life;
 
 use std::net::Ipv4Addr;
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use shared::telemetry;
 use shared::telemetry::receiver::Receiver;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
-use life::{assert_life, chatter, life};
+use life::assert_life;
 
 /// Long enough for a loaded machine; nothing waits for it when all is well.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the child with these variables and no others.
 async fn child(scenario: &str, variables: &[(&str, &str)]) -> Output {
-    let program = std::env::current_exe().expect("own path");
-    let child = Command::new(program)
-        .args(["--ignored", "--exact", "child_process", "--nocapture", "--test-threads=1"])
+    let child = Command::new(env!("CARGO_BIN_EXE_telemetry_child"))
+        .args(scenario.split(' '))
         .env_clear()
-        .env("BELFRY_TEST_SCENARIO", scenario)
         .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .output();
@@ -43,30 +40,6 @@ fn printed(output: &Output, name: &str) -> String {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// The other side of [`child`].
-#[test]
-#[ignore = "a process of its own, started by the other tests"]
-fn child_process() {
-    #[expect(clippy::disallowed_methods, reason = "how the parent tells its child what to do")]
-    let scenario = std::env::var("BELFRY_TEST_SCENARIO").expect("started by another test");
-    let (kind, scenario) = scenario.split_once(' ').expect("runtime and scenario");
-    let mut runtime = match kind {
-        "current" => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
-    };
-    runtime.enable_all().build().expect("runtime").block_on(async {
-        let telemetry = telemetry::init("worker", "worker@test#1").expect("first in this process");
-        match scenario {
-            "life" => life().await,
-            "chatter" => chatter().await,
-            other => panic!("unknown scenario {other}"),
-        }
-        let started = Instant::now();
-        telemetry.shutdown().await;
-        println!("shutdown_ms={}", started.elapsed().as_millis());
-    });
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 mod copy;
 
+use std::fmt::Write as _;
+
 use async_trait::async_trait;
 use chrono::SecondsFormat;
 use serde_json::{Map, Value, json};
@@ -65,14 +67,14 @@ impl Handler for ReportGeneration {
         let date = date_of(context, &asked).await?;
         let mut making = Making::new(context, &asked.report, &date);
         let made = self.make(&mut making, report).await;
-        let content = match made {
-            Ok(content) => content,
+        let text = match made {
+            Ok(text) => text,
             Err(error) => {
                 context.progress(making.done, 1).await?;
                 return Err(error);
             }
         };
-        keep(context, asked.report, date, &report.content_type, content).await
+        keep(context, asked.report, date, &report.content_type, text).await
     }
 }
 
@@ -217,18 +219,18 @@ async fn keep(
     report: String,
     date: String,
     content_type: &str,
-    content: String,
+    text: String,
 ) -> Result<Value, TaskError> {
     let artifact = NewArtifact {
         report,
         date,
         content_type: content_type.to_owned(),
-        content: content.into_bytes(),
+        content: text.into_bytes(),
     };
     let (store, task) = (&context.house.store, context.task_id);
     let kept = store.keep_artifact(task, context.token, &artifact).await.map_err(store_error)?;
     let (id, owner) = kept.ok_or_else(claim_lost)?;
-    let sha256: String = shared::domain::execution_key::hex(&Sha256::digest(&artifact.content));
+    let sha256 = hex(&Sha256::digest(&artifact.content));
     let mut result = json!({
         "artifact": id,
         "report": artifact.report,
@@ -251,4 +253,12 @@ async fn keep(
         result["file"] = file.into();
     }
     Ok(result)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

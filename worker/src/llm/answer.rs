@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn tokens(usage: Value, input: i64, output: i64, estimated: bool) {
+    fn tokens(usage: &Value, input: i64, output: i64, estimated: bool) {
         let body = json!({"choices": [{"message": {"content": "five!"}}], "usage": usage});
         let seen = ChatAnswer::of(&body, "m", &request()).expect("an answer").usage;
         assert_eq!(
@@ -219,33 +219,33 @@ mod tests {
 
     #[test]
     fn missing_or_odd_usage_is_estimated_and_said_so() {
-        tokens(json!({"prompt_tokens": 7, "completion_tokens": 3}), 7, 3, false);
-        tokens(json!({"prompt_tokens": "7", "completion_tokens": 3.0}), 7, 3, false);
-        tokens(json!({"input_tokens": 7, "output_tokens": 3}), 7, 3, false);
-        tokens(json!({"prompt_tokens": -7, "completion_tokens": 3}), 7, 3, true);
-        tokens(Value::Null, 7, 2, true);
-        tokens(json!("many"), 7, 2, true);
+        tokens(&json!({"prompt_tokens": 7, "completion_tokens": 3}), 7, 3, false);
+        tokens(&json!({"prompt_tokens": "7", "completion_tokens": 3.0}), 7, 3, false);
+        tokens(&json!({"input_tokens": 7, "output_tokens": 3}), 7, 3, false);
+        tokens(&json!({"prompt_tokens": -7, "completion_tokens": 3}), 7, 3, true);
+        tokens(&Value::Null, 7, 2, true);
+        tokens(&json!("many"), 7, 2, true);
     }
 
     #[track_caller]
-    fn judged(message: Value, finish: &str, format: Option<&str>, expected: &str) {
+    fn judged(message: &Value, finish: &str, format: Option<&str>, expected: &str) {
         let mut request = request();
         request.response_format = format.map(|kind| json!({ "type": kind }));
-        let answer = answer(&message, &json!(finish)).expect("an answer");
+        let answer = answer(message, &json!(finish)).expect("an answer");
         let seen = answer.usable(&request).map_or_else(|e| e.error_type(), |_| "ok".to_owned());
         assert_eq!(seen, expected, "{message} {finish} {format:?}");
     }
 
     #[test]
     fn a_paid_answer_is_judged_by_what_was_asked() {
-        judged(json!({"content": "hi"}), "stop", None, "ok");
-        judged(json!({"content": "hi"}), "length", None, "ok");
-        judged(json!({"content": "hi"}), "content_filter", None, "content_filter");
-        judged(json!({"content": null, "refusal": "no"}), "stop", None, "content_filter");
-        judged(json!({"content": ""}), "length", None, "truncated");
-        judged(json!({"content": "{}"}), "stop", Some("json_object"), "ok");
-        judged(json!({"content": "{}"}), "length", Some("json_object"), "truncated");
-        judged(json!({"content": "sorry"}), "stop", Some("json_schema"), "malformed_response");
-        judged(json!({"content": "sorry"}), "stop", Some("text"), "ok");
+        judged(&json!({"content": "hi"}), "stop", None, "ok");
+        judged(&json!({"content": "hi"}), "length", None, "ok");
+        judged(&json!({"content": "hi"}), "content_filter", None, "content_filter");
+        judged(&json!({"content": null, "refusal": "no"}), "stop", None, "content_filter");
+        judged(&json!({"content": ""}), "length", None, "truncated");
+        judged(&json!({"content": "{}"}), "stop", Some("json_object"), "ok");
+        judged(&json!({"content": "{}"}), "length", Some("json_object"), "truncated");
+        judged(&json!({"content": "sorry"}), "stop", Some("json_schema"), "malformed_response");
+        judged(&json!({"content": "sorry"}), "stop", Some("text"), "ok");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::body::{ErrorBody, quote};
+use super::body::ErrorBody;
 use super::error::LlmError;
 
 /// Words for "pay first": the account's limit, not a rate.
@@ -89,8 +89,7 @@ pub(super) fn error_in_200(seen: &Seen<'_>, body: &ErrorBody) -> LlmError {
 }
 
 /// A 200 that cannot be read as an answer.
-pub(super) fn unreadable(seen: &Seen<'_>, is_html: bool, bytes: &[u8]) -> LlmError {
-    let message = quote(bytes);
+pub(super) fn unreadable(seen: &Seen<'_>, is_html: bool, message: String) -> LlmError {
     if is_html {
         return LlmError::NotAnApi { url: seen.url.to_owned(), message };
     }
@@ -170,18 +169,18 @@ mod tests {
     }
 
     #[track_caller]
-    fn inside(error: Value, expected: &str) {
+    fn inside(error: &Value, expected: &str) {
         let body = ErrorBody::of_value(&json!({ "error": error, "choices": null }));
         assert_eq!(fate(error_in_200(&seen(200, None), &body)), expected, "{body:?}");
     }
 
     #[test]
     fn an_error_inside_a_200_has_the_fate_of_its_code() {
-        inside(json!({"code": 429, "message": "m"}), "snooze: rate_limit_exceeded");
-        inside(json!({"code": "402", "message": "m"}), "dead: insufficient_quota");
-        inside(json!({"type": "rate_limit_error", "message": "m"}), "snooze: rate_limit_exceeded");
-        inside(json!({"code": "invalid_api_key", "message": "m"}), "dead: invalid_api_key");
-        inside(json!("the model is down"), "retry: 502");
+        inside(&json!({"code": 429, "message": "m"}), "snooze: rate_limit_exceeded");
+        inside(&json!({"code": "402", "message": "m"}), "dead: insufficient_quota");
+        inside(&json!({"type": "rate_limit_error", "message": "m"}), "snooze: rate_limit_exceeded");
+        inside(&json!({"code": "invalid_api_key", "message": "m"}), "dead: invalid_api_key");
+        inside(&json!("the model is down"), "retry: 502");
     }
 
     #[test]

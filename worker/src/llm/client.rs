@@ -159,9 +159,10 @@ impl Models {
         }
         let bytes =
             http::read_limited(response, MAX_ANSWER_BYTES, deadline).await.map_err(network)?;
+        let said = || call.endpoint.redact(&body::quote(&bytes));
         let Some(value) = body::json(&bytes) else {
             let html = html || body::looks_like_html(&String::from_utf8_lossy(&bytes));
-            return Err(classify::unreadable(&seen, html, &bytes));
+            return Err(classify::unreadable(&seen, html, said()));
         };
         if let Some(error) = error_inside(&value) {
             let mut error = ErrorBody::of_value(error);
@@ -170,7 +171,7 @@ impl Models {
         }
         ChatAnswer::of(&value, &call.model, call.request).ok_or_else(|| LlmError::Malformed {
             target: target.clone(),
-            message: format!("no choices: {}", body::quote(&bytes)),
+            message: format!("no choices: {}", said()),
         })
     }
 

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use shared::http::HeaderMap;
 
 /// A longer wish is a slip of the other side.
-const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+const LONGEST: Duration = Duration::from_hours(7 * 24);
 
 /// What headers ask: `retry-after-ms`, `retry-after`, else the reset of the exhausted dimension.
 pub(crate) fn wait_hint(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {

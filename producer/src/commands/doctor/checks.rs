@@ -37,10 +37,11 @@ pub fn configuration(config: &Config) -> Check {
         );
     }
     let (schedules, notes) = (config.schedules.len(), config.notes.len());
-    let mut detail = format!("{}: {}", config.name, counted(schedules, "schedule"));
-    if notes > 0 {
-        detail.push_str(&format!(", {} (`producer config check`)", counted(notes, "note")));
-    }
+    let read = match notes {
+        0 => String::new(),
+        n => format!(", {} (`producer config check`)", counted(n, "note")),
+    };
+    let detail = format!("{}: {}{read}", config.name, counted(schedules, "schedule"));
     Check::ok("configuration", detail)
 }
 

@@ -40,7 +40,7 @@ impl Payload for DbQuery {
                 "params": {"type": "array", "maxItems": MAX_PARAMS, "description": "values of $1, $2, … in order; each takes the type that the statement gives it"},
             },
             "examples": [
-                {"source": "reporting", "sql": "SELECT status, count(*) AS orders FROM orders WHERE day = $1 GROUP BY status", "params": ["{{ scheduled_date }}"]},
+                {"source": "reporting", "sql": "SELECT status, count(*) AS orders FROM orders WHERE day = $1 GROUP BY status", "params": ["{{ scheduled_date }}"]}, // sql as data
             ],
         })
     }
@@ -85,13 +85,13 @@ mod tests {
 
     #[test]
     fn a_query_names_a_source_and_binds_its_values() {
-        check(&json!({"source": "s", "sql": "SELECT 1"}), "ok");
+        check(&json!({"source": "s", "sql": "SELECT 1"}), "ok"); // sql as data
         check(&json!({"source": "s"}), "missing field `sql`");
-        check(&json!({"source": "postgres://u:p@h/d", "sql": "SELECT 1"}), "connection string");
+        check(&json!({"source": "postgres://u:p@h/d", "sql": "SELECT 1"}), "connection string"); // sql as data
         check(&json!({"source": "s", "sql": " "}), "sql is empty");
-        check(&json!({"source": "s", "sql": "SELECT '{{ x }}'"}), "put the template into params");
+        check(&json!({"source": "s", "sql": "SELECT '{{ x }}'"}), "put the template into params"); // sql as data
         check(
-            &json!({"source": "s", "sql": "SELECT $1", "params": {"a": 1}}),
+            &json!({"source": "s", "sql": "SELECT $1", "params": {"a": 1}}), // sql as data
             "expected a sequence",
         );
     }

@@ -45,7 +45,8 @@ impl Payload for ReportGeneration {
         if self.report.trim().is_empty() {
             return Err("report is empty; name one of reports: in belfry.yaml".to_owned());
         }
-        match self.date.as_deref().filter(|date| !is_unrendered(date)) {
+        match self.date.as_deref() {
+            Some(date) if is_unrendered(date) => Ok(()),
             Some(date) if date.trim().is_empty() => Err("date is empty; drop it".to_owned()),
             Some(date) if date.len() > MAX_DATE_BYTES || date.contains(char::is_control) => Err(
                 format!("date is longer than {MAX_DATE_BYTES} bytes or holds control characters"),

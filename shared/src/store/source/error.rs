@@ -126,14 +126,15 @@ impl SourceError {
 
     pub(super) fn from_pool(error: PoolError) -> Self {
         match error {
-            PoolError::Backend(error) => Self::from_postgres(&error),
+            PoolError::Backend(error) => Self::from_postgres(error),
             PoolError::Timeout(_) => Self::Unreachable("no connection in time".to_owned()),
             other => Self::Unreachable(other.to_string()),
         }
     }
 
-    pub(super) fn from_postgres(error: &tokio_postgres::Error) -> Self {
-        let Some(db) = error.as_db_error() else { return Self::Unreachable(chain(error)) };
+    #[expect(clippy::needless_pass_by_value, reason = "it is written as `map_err(from_postgres)`")]
+    pub(super) fn from_postgres(error: tokio_postgres::Error) -> Self {
+        let Some(db) = error.as_db_error() else { return Self::Unreachable(chain(&error)) };
         let position = match db.position() {
             Some(tokio_postgres::error::ErrorPosition::Original(at)) => Some(*at),
             _ => None,

@@ -11,27 +11,34 @@ input AS (
     SELECT i.*, l.epoch
     FROM unnest($2::text[], $3::timestamptz[], $4::boolean[], $5::timestamptz[], $6::bigint[], $7::uuid[],
                 $8::text[], $9::bytea[], $10::text[], $11::text[], $12::jsonb[], $13::bigint[],
-                $14::int[], $15::bigint[], $16::bigint[], $17::boolean[], $18::text[], $19::text[])
+                $14::int[], $15::bigint[], $16::bigint[], $17::boolean[], $18::text[], $19::text[],
+                $20::boolean[])
         AS i (schedule, planned_at, run, first_at, count, id, execution_key, payload_hash, task_type,
-              pool, payload, timeout_ms, max_retry, base_ms, max_ms, at_most_once, overlap, traceparent),
+              pool, payload, timeout_ms, max_retry, base_ms, max_ms, at_most_once, overlap, traceparent,
+              paused),
         leader l
 ),
 fresh AS (
     SELECT i.*,
            CASE WHEN NOT i.run THEN 'missed'
-                WHEN s.paused_at IS NOT NULL THEN 'paused'
-                WHEN i.overlap = 'skip' AND EXISTS (
-                    SELECT FROM tasks t WHERE t.schedule = i.schedule AND t.finished_at IS NULL
-                ) THEN 'skipped_overlap'
-                ELSE 'enqueued' END AS decision
+                WHEN i.paused OR s.paused_at IS NOT NULL THEN 'paused'
+                WHEN i.overlap = 'skip' AND o.unfinished THEN 'skipped_overlap'
+                WHEN i.overlap = 'queue' AND o.waiting THEN 'skipped_overlap'
+                ELSE 'enqueued' END AS decision,
+           CASE WHEN i.overlap IN ('queue', 'queue_all', 'replace') AND o.unfinished
+                THEN 'waiting' ELSE 'queued' END AS begins
     FROM input i
-    JOIN schedules s ON s.name = i.schedule AND s.removed_at IS NULL
+    JOIN schedules s ON s.name = i.schedule AND s.removed_at IS NULL,
+    LATERAL (
+        SELECT count(*) > 0 AS unfinished, count(*) FILTER (WHERE t.state = 'waiting') > 0 AS waiting
+        FROM tasks t WHERE t.schedule = i.schedule AND t.finished_at IS NULL
+    ) o
     WHERE NOT EXISTS (
         SELECT FROM ticks k WHERE k.schedule = i.schedule AND k.planned_at = i.planned_at)
 ),
 keyed AS (
     INSERT INTO execution_keys AS k (name, execution_key, payload_hash, task_id, created_at, expires_at)
-    SELECT f.schedule, f.execution_key, f.payload_hash, f.id, c.now, c.now + make_interval(secs => $20::float8)
+    SELECT f.schedule, f.execution_key, f.payload_hash, f.id, c.now, c.now + make_interval(secs => $21::float8)
     FROM fresh f, clock c WHERE f.decision = 'enqueued'
     ORDER BY f.schedule, f.execution_key
     ON CONFLICT (name, execution_key) DO UPDATE SET name = excluded.name
@@ -56,8 +63,17 @@ said AS (
 ),
 made AS (
     INSERT INTO tasks (id, pool, schedule, state, due_at)
-    SELECT f.id, f.pool, f.schedule, 'queued', c.now
+    SELECT f.id, f.pool, f.schedule, f.begins, c.now
     FROM fresh f JOIN decided d ON d.task_id = f.id, clock c
+),
+-- What an earlier tick left unfinished makes way: at once where no handler runs, else it is told.
+replaced AS (
+    UPDATE tasks t
+    SET cancel_requested_at = coalesce(t.cancel_requested_at, c.now),
+        state = CASE WHEN t.state = 'running' THEN t.state ELSE 'cancelled' END,
+        finished_at = CASE WHEN t.state = 'running' THEN NULL ELSE c.now END
+    FROM fresh f JOIN decided d ON d.task_id = f.id, clock c
+    WHERE f.overlap = 'replace' AND t.schedule = f.schedule AND t.finished_at IS NULL AND t.id <> f.id
 ),
 marked AS (
     UPDATE schedules s SET mark = greatest(s.mark, m.newest)

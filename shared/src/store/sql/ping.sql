@@ -1,0 +1,2 @@
+-- Does the server answer?
+SELECT 1

@@ -1,0 +1,221 @@
+//! Ticks: one row per planned instant whatever producers do, and what overlap makes of each.
+#![cfg(feature = "testing")]
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::future::join_all;
+use serde_json::json;
+use shared::domain::attempt::Incarnation;
+use shared::domain::cron::Cron;
+use shared::domain::retry::RetryPolicy;
+use shared::domain::schedule::{CatchUp, Overlap, Schedule, TickOutcome};
+use shared::domain::task::{Semantics, TaskId, TaskState};
+use shared::domain::template::DEFAULT_KEY_TEMPLATE;
+use shared::store::{DecidedTick, Store, TaskFilter, Term, TickInput};
+use shared::testing::TestDatabase;
+use uuid::Uuid;
+
+const TTL: Duration = Duration::from_secs(15);
+
+struct House {
+    database: TestDatabase,
+    store: Store,
+}
+
+impl House {
+    async fn open() -> Self {
+        let database = TestDatabase::create().await;
+        let store = database.store();
+        store.apply_schedules(&[schedule("beat")]).await.expect("applied");
+        Self { database, store }
+    }
+
+    async fn term(&self) -> Term {
+        self.lead().await.expect("the lead is free")
+    }
+
+    async fn lead(&self) -> Option<Term> {
+        let (token, by) = (Uuid::new_v4(), Incarnation::new());
+        self.store.lead(token, by, "producer@test#1", TTL).await.expect("answered")
+    }
+
+    async fn tick(&self, term: &Term, ticks: &[TickInput]) -> Vec<DecidedTick> {
+        self.store.tick(term, ticks).await.expect("answered").expect("our term")
+    }
+
+    async fn states(&self) -> Vec<TaskState> {
+        let mut tasks = self.store.tasks(&TaskFilter::default(), 100).await.expect("read");
+        tasks.sort_by_key(|task| task.task_id);
+        tasks.into_iter().map(|task| task.state).collect()
+    }
+}
+
+fn schedule(name: &str) -> Schedule {
+    Schedule {
+        name: name.to_owned(),
+        cron: Cron::parse("* * * * * *").expect("a cron line"),
+        timezone: chrono_tz::Tz::UTC,
+        task_type: "probe".to_owned(),
+        pool: "io_pool".to_owned(),
+        payload: json!({}),
+        execution_key_template: DEFAULT_KEY_TEMPLATE.to_owned(),
+        timeout: Duration::from_secs(300),
+        retry: RetryPolicy::default(),
+        semantics: Semantics::AtLeastOnce,
+        overlap: Overlap::Skip,
+        catch_up: CatchUp::Latest,
+        catch_up_window: Duration::from_secs(3600),
+        paused: false,
+    }
+}
+
+fn at(second: i64) -> DateTime<Utc> {
+    DateTime::UNIX_EPOCH + TimeDelta::days(20_000) + TimeDelta::seconds(second)
+}
+
+fn tick(second: i64, overlap: Overlap) -> TickInput {
+    TickInput {
+        schedule: "beat".to_owned(),
+        planned_at: at(second),
+        run: true,
+        first_at: None,
+        count: 1,
+        task_id: TaskId::new(),
+        execution_key: format!("beat@{second}"),
+        task_type: "probe".to_owned(),
+        pool: "io_pool".to_owned(),
+        payload: json!({}),
+        timeout: Duration::from_secs(300),
+        retry: RetryPolicy::default(),
+        semantics: Semantics::AtLeastOnce,
+        overlap,
+        traceparent: None,
+        paused: false,
+    }
+}
+
+fn outcomes(decided: &[DecidedTick]) -> Vec<Option<TickOutcome>> {
+    decided.iter().map(|tick| tick.outcome).collect()
+}
+
+#[tokio::test]
+async fn eight_candidates_give_one_leader_and_a_free_lead_is_taken_at_once() {
+    let house = House::open().await;
+
+    let terms = join_all((0..8).map(|_| house.lead())).await;
+
+    let mut led: Vec<Term> = terms.into_iter().flatten().collect();
+    assert_eq!(led.len(), 1);
+    let term = led.remove(0);
+    assert!(house.lead().await.is_none());
+    house.store.step_down(term.token).await.expect("stepped down");
+    assert_eq!(house.lead().await.expect("free").epoch, term.epoch + 1);
+}
+
+#[tokio::test]
+async fn eight_repeats_of_an_instant_make_one_row_and_one_task() {
+    let house = House::open().await;
+    let term = house.term().await;
+
+    let one = [tick(1, Overlap::Allow)];
+    let decided = join_all((0..8).map(|_| house.tick(&term, &one))).await;
+    let other = house.tick(&term, &[tick(1, Overlap::Allow)]).await;
+
+    assert_eq!(decided.iter().filter(|d| d[0].fresh).count(), 1);
+    assert!(!other[0].fresh);
+    assert_eq!(other[0].task_id, Some(one[0].task_id));
+    assert_eq!(house.states().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_leader_whose_lease_is_over_decides_nothing() {
+    let house = House::open().await;
+    let late = house.term().await;
+    house.database.move_clock(60).await;
+    let term = house.term().await;
+
+    let refused = house.store.tick(&late, &[tick(1, Overlap::Allow)]).await.expect("answered");
+    let accepted = house.tick(&term, &[tick(1, Overlap::Allow)]).await;
+
+    assert!(refused.is_none());
+    assert_eq!(outcomes(&accepted), [Some(TickOutcome::Enqueued)]);
+}
+
+#[tokio::test]
+async fn missed_paused_and_known_keys_are_rows_without_a_new_task() {
+    use TickOutcome::{Deduplicated, Enqueued, Missed, Paused};
+    let house = House::open().await;
+    let term = house.term().await;
+    let missed =
+        TickInput { run: false, first_at: Some(at(1)), count: 3, ..tick(3, Overlap::Skip) };
+    let paused = TickInput { paused: true, ..tick(4, Overlap::Skip) };
+    let first = tick(5, Overlap::Allow);
+    let same = TickInput { execution_key: first.execution_key.clone(), ..tick(6, Overlap::Allow) };
+
+    let decided = house.tick(&term, &[missed, paused, first.clone()]).await;
+    let known = house.tick(&term, &[same]).await;
+
+    assert_eq!(outcomes(&decided), [Some(Missed), Some(Paused), Some(Enqueued)]);
+    assert_eq!(outcomes(&known), [Some(Deduplicated)]);
+    assert_eq!(known[0].task_id, Some(first.task_id));
+    assert_eq!(house.states().await.len(), 1);
+}
+
+/// Three ticks in a row while nothing finishes.
+#[track_caller]
+fn check(
+    seen: &(Vec<Option<TickOutcome>>, Vec<TaskState>),
+    ticks: [TickOutcome; 3],
+    tasks: &[TaskState],
+) {
+    assert_eq!(seen.0, ticks.map(Some));
+    assert_eq!(seen.1, tasks);
+}
+
+async fn three_ticks(overlap: Overlap) -> (Vec<Option<TickOutcome>>, Vec<TaskState>) {
+    let house = House::open().await;
+    let term = house.term().await;
+    let mut decided = Vec::new();
+    for second in 1..=3 {
+        decided.extend(outcomes(&house.tick(&term, &[tick(second, overlap)]).await));
+    }
+    let states = house.states().await;
+    (decided, states)
+}
+
+#[tokio::test]
+async fn every_overlap_policy_does_what_its_name_says() {
+    use TaskState::{Cancelled, Queued, Waiting};
+    use TickOutcome::{Enqueued, SkippedOverlap};
+    let seen = three_ticks(Overlap::Skip).await;
+    check(&seen, [Enqueued, SkippedOverlap, SkippedOverlap], &[Queued]);
+    let seen = three_ticks(Overlap::Allow).await;
+    check(&seen, [Enqueued; 3], &[Queued, Queued, Queued]);
+    let seen = three_ticks(Overlap::Queue).await;
+    check(&seen, [Enqueued, Enqueued, SkippedOverlap], &[Queued, Waiting]);
+    let seen = three_ticks(Overlap::QueueAll).await;
+    check(&seen, [Enqueued; 3], &[Queued, Waiting, Waiting]);
+    let seen = three_ticks(Overlap::Replace).await;
+    check(&seen, [Enqueued; 3], &[Cancelled, Cancelled, Waiting]);
+}
+
+#[tokio::test]
+async fn waiting_tasks_take_their_turn_one_after_another() {
+    use TaskState::{Cancelled, Queued, Waiting};
+    let house = House::open().await;
+    let term = house.term().await;
+    let mut ids = Vec::new();
+    for second in 1..=3 {
+        let input = tick(second, Overlap::QueueAll);
+        ids.push(input.task_id);
+        house.tick(&term, &[input]).await;
+    }
+
+    let early = house.store.release().await.expect("released");
+    house.store.cancel(ids[0]).await.expect("ended");
+    let next = house.store.release().await.expect("released");
+
+    assert_eq!((early, next), (0, 1));
+    assert_eq!(house.states().await, [Cancelled, Queued, Waiting]);
+}
