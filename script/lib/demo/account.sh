@@ -11,28 +11,29 @@ names() { # our names of all processes, as rows of SQL
   while read -r pid address name; do printf "(%s, '%s')," "$pid" "$name"; done <"$demo/fleet" | sed 's/,$//'
 }
 
+# On a machine that is very busy a heartbeat may come too late, and a task has a run more than the
+# story tells: hence what must have happened, and not what may not.
 judge() {
   expect "a fleet report was finished, with the model's summary" is "SELECT count(*) > 0 FROM artifacts a
     JOIN llm_calls c ON c.task_id = a.task_id AND c.state = 'done' WHERE a.report = 'fleet'"
-  expect "the task that fails twice worked in its third attempt" is "SELECT state = 'completed' AND run = 3 AND failures = 2
-    FROM tasks WHERE id = '$flaky'"
+  expect "the task that fails twice was retried twice, and then completed" is "SELECT state = 'completed' AND failures = 2
+    AND run >= 3 FROM tasks WHERE id = '$flaky'"
   expect "the task that failed for good became a dead letter, and the webhook was told" \
     test "$(ask_http GET "$stub/alerts" | grep -o '"alert_id"' | wc -l)" -ge 1
-  expect "its replay worked, once" is "SELECT t.state = 'completed' AND t.run = 3 AND count(*) = 1 AND bool_and(l.resolution = 'replayed')
-    FROM dead_letters l JOIN tasks t ON t.id = l.task_id WHERE t.id = '$broken' GROUP BY t.state, t.run"
-  expect "the killed worker's slow task was finished by another, in its second attempt" is "SELECT t.state = 'completed'
-      AND t.crashes = 1 AND t.run = 2 AND bool_or(a.outcome = 'lease_expired' AND a.worker = '$victim')
-      AND bool_or(a.outcome = 'completed' AND a.worker <> '$victim')
-    FROM tasks t JOIN attempts a ON a.task_id = t.id WHERE t.id = '$slow' GROUP BY t.id"
-  expect "a standby took the killed leader's place, and ticks went on" is "SELECT l.epoch = $old_epoch + 1 AND l.label <> '$old_leader'
-      AND EXISTS (SELECT FROM ticks k WHERE k.epoch = l.epoch AND k.outcome = 'enqueued') FROM leadership l"
-  expect "every instant of a schedule has one tick, across the change of leaders" is "SELECT bool_and(ok) FROM (
+  expect "its replay worked, once" is "SELECT bool_and(l.resolution = 'replayed') AND count(*) = 1 AND EXISTS (SELECT FROM attempts a
+      WHERE a.task_id = '$broken' AND a.outcome = 'completed' AND a.run > min(l.run)) FROM dead_letters l WHERE l.task_id = '$broken'"
+  expect "the killed worker's slow task was finished by another" is "SELECT count(*) FILTER (WHERE outcome = 'completed') = 1
+      AND bool_or(outcome = 'lease_expired' AND worker = '$victim') AND bool_or(outcome = 'completed' AND worker <> '$victim')
+    FROM attempts WHERE task_id = '$slow'"
+  expect "a standby took the killed leader's place, and ticks went on" is "SELECT l.epoch > $old_epoch AND l.label <> '$old_leader'
+      AND EXISTS (SELECT FROM ticks k WHERE k.epoch > $old_epoch AND k.outcome = 'enqueued') FROM leadership l"
+  expect "every instant of a schedule has one tick, across the change of leaders" is "SELECT bool_and(ok) AND count(*) = 4 FROM (
       SELECT sum(count) = 1 + extract(epoch FROM max(planned_at) - min(coalesce(first_at, planned_at))) / p.seconds AS ok
       FROM ticks JOIN (VALUES ('fleet_report', 5), ('ping_model', 10), ('count_waiting', 15), ('ask_broker', 15))
         AS p (schedule, seconds) USING (schedule) GROUP BY schedule, p.seconds) AS schedules"
-  expect "no published task was lost, and none was made twice" is "SELECT count(*) = 29 AND bool_and(state = 'completed')
+  expect "every published task was completed, and none was made twice" is "SELECT count(*) = 29 AND bool_and(state = 'completed')
     FROM task_overview WHERE schedule IS NULL"
-  expect "nothing but that task was given up" is "SELECT count(*) = 1 FROM dead_letters"
+  expect "nothing but that one task was given up" is "SELECT count(*) = 1 FROM dead_letters"
   expect "the ledger finds all promises kept" test "$ledger_says" = 0
 }
 

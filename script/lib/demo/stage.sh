@@ -88,7 +88,6 @@ fleet_environment() {
   export no_proxy=$NO_PROXY
 }
 
-# A file of the process's own says who it is: a number alone may be anybody's tomorrow.
 launch() { # NAME PROGRAM ARGUMENT...: sets `address`
   local name=$1 program=$2
   shift 2
@@ -99,8 +98,13 @@ launch() { # NAME PROGRAM ARGUMENT...: sets `address`
   echo "$child $address $name" >>"$demo/fleet"
 }
 
+# A number alone may be anybody's tomorrow; this one was given our configuration.
 is_ours() { # PID
-  { tr '\0' '\n' <"/proc/$1/cmdline" | grep -qxF -- "$config"; } 2>/dev/null
+  if [ -d /proc/self ]; then
+    { tr '\0' '\n' <"/proc/$1/cmdline" | grep -qxF -- "$config"; } 2>/dev/null
+  else
+    ps -o args= -p "$1" | grep -qF -- "$config"
+  fi
 }
 
 answers() { ask_http GET "http://$1/$2" >/dev/null; }

@@ -63,15 +63,14 @@ publish_tasks() {
   # Its one retry fails too; then somebody repairs the server, so that the replay works.
   publish broken "{\"url\": \"$stub/flaky?key=broken&fail=2\"}" --max-retry 1 && broken=$task
   for number in 3 2 1; do
-    publish slow-$number "{\"url\": \"$stub/slow?ms=5000\"}" && slow=$task
+    publish slow-$number "{\"url\": \"$stub/slow?ms=6000\"}" && slow=$task
   done
   step "published 24 quick tasks, 3 slow ones, one that fails twice, and one that fails for good"
 }
 
 kill_a_busy_worker() {
   local label
-  seen 20 "a worker to take a slow task" \
-    "SELECT count(*) = 3 FROM task_overview WHERE execution_key LIKE 'slow-%' AND state = 'running'"
+  seen 20 "a worker to take a slow task" "SELECT state = 'running' FROM tasks WHERE id = '$slow'"
   label=$(ask "SELECT worker FROM attempts WHERE task_id = '$slow' AND ended_at IS NULL")
   victim=$label worker_died=$(elapsed)
   kill -KILL "${label##*#}" 2>/dev/null
@@ -80,6 +79,7 @@ kill_a_busy_worker() {
 
 kill_the_leader() {
   local died new
+  seen 20 "a leader" "SELECT lease_until > belfry_now() FROM leadership"
   old_leader=$(ask "SELECT label FROM leadership WHERE lease_until > belfry_now()")
   old_epoch=$(ask "SELECT epoch FROM leadership")
   died=$(elapsed)
@@ -105,7 +105,7 @@ await_the_rest() {
   seen 20 "the replayed task" "SELECT state = 'completed' FROM tasks WHERE id = '$broken'" &&
     step "the replayed task is completed"
   seen 20 "the task that fails twice" "SELECT state = 'completed' FROM tasks WHERE id = '$flaky'" &&
-    step "the task that fails twice is completed, in its $(ask "SELECT run FROM tasks WHERE id = '$flaky'")rd attempt"
+    step "the task that fails twice is completed, in attempt $(ask "SELECT run FROM tasks WHERE id = '$flaky'")"
   seen 40 "what the killed worker held" "SELECT bool_and(state IN ('completed', 'dead')) FROM tasks
     WHERE id IN (SELECT task_id FROM attempts WHERE worker = '$victim')" &&
     step "what the killed worker held is completed by others, $(tenths_since "$worker_died") s after its end"
