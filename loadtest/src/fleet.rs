@@ -4,6 +4,7 @@
 //! Addresses and passwords go to the processes by environment, never into a file. It never reaches
 //! into a process: it starts, asks for readiness, measures from outside, stops and kills.
 
+mod door;
 mod ground;
 mod usage;
 
@@ -12,10 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
+pub use door::Door;
 pub use ground::Ground;
 pub use usage::Usage;
 
@@ -41,6 +43,20 @@ impl Role {
             Self::Worker => "worker",
         }
     }
+
+    /// The program that was built together with this one.
+    ///
+    /// # Errors
+    /// When it was not built.
+    pub fn path(self) -> anyhow::Result<PathBuf> {
+        let own = std::env::current_exe().context("where this program is")?;
+        let folder = own.parent().unwrap_or(Path::new("."));
+        // Tests are built one folder deeper.
+        let folder = if folder.ends_with("deps") { folder.join("..") } else { folder.to_owned() };
+        let (path, name) = (folder.join(self.program()), self.program());
+        ensure!(path.is_file(), "{} is not there; build it: cargo build -p {name}", path.display());
+        Ok(path)
+    }
 }
 
 /// A process of the fleet. Dropped, it is killed.
@@ -58,7 +74,7 @@ pub struct Member {
 impl Member {
     /// Starts one; its log goes to a file of the ground.
     pub fn start(ground: &Ground, role: Role) -> anyhow::Result<Self> {
-        let program = beside_us(role.program())?;
+        let program = role.path()?;
         let address = free_address()?;
         let log = ground.directory().join(format!("{}-{}.log", role.program(), address.port()));
         let file = std::fs::File::create(&log).context("creating a log")?;
@@ -114,7 +130,7 @@ impl Member {
         let pid = self.pid().context("the process has ended")?.to_string();
         // A shell's `kill` is there on every Unix, and this crate may hold no unsafe code.
         let told = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid]).status().await?;
-        anyhow::ensure!(told.success(), "SIGTERM was not delivered: {told}");
+        ensure!(told.success(), "SIGTERM was not delivered: {told}");
         timeout(patience, self.child.wait())
             .await
             .map_err(|_| {
@@ -130,21 +146,6 @@ impl Member {
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(TAIL)..].join("\n")
     }
-}
-
-/// A program that was built together with this one.
-fn beside_us(program: &str) -> anyhow::Result<PathBuf> {
-    let own = std::env::current_exe().context("where this program is")?;
-    let folder = own.parent().unwrap_or(Path::new("."));
-    // Tests are built one folder deeper.
-    let folder = if folder.ends_with("deps") { folder.join("..") } else { folder.to_owned() };
-    let path = folder.join(program);
-    anyhow::ensure!(
-        path.is_file(),
-        "{} is not there; build it: cargo build -p {program}",
-        path.display()
-    );
-    Ok(path)
 }
 
 /// A port nobody uses now. Another process may take it before ours; then ours says so.

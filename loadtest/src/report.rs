@@ -85,8 +85,8 @@ pub fn throughput(document: &Document) -> String {
     line(
         "drained",
         format!(
-            "{:.0}/s in {:.2} s, settled; start-up {:.2} s apart",
-            drain.per_second, drain.seconds, drain.start_up_seconds
+            "{:.0}/s in {:.2} s, settled; start-up {:.2} s apart; {} messages returned",
+            drain.per_second, drain.seconds, drain.start_up_seconds, drain.messages_returned
         ),
     );
     line(

@@ -14,18 +14,14 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
-use shared::broker::Publisher;
 use shared::config::{self, parse_duration};
-use shared::domain::task::{NewTask, TaskId};
-use shared::process;
-use shared::relay::Relay;
+use shared::domain::task::NewTask;
 use shared::shutdown::Shutdown;
-use shared::store::{Purpose, Store, StoreOptions};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 pub use document::{Document, Drain, Publish, Setup, Steady};
 
-use crate::fleet::{Ground, Member, Role, Usage};
+use crate::fleet::{Door, Ground, Member, Role, Usage};
 use crate::{ledger, report};
 use observer::Observer;
 
@@ -40,8 +36,6 @@ const CHUNK: usize = 500;
 const AT_ONCE: usize = 2;
 /// Time for a process to be ready, and to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Pause between two tries to publish what the broker did not take.
-const AGAIN: Duration = Duration::from_millis(100);
 
 /// What the command line says.
 #[derive(Args, Clone, Debug)]
@@ -81,10 +75,12 @@ pub async fn run(path: Option<&Path>, options: ThroughputOptions) -> anyhow::Res
     let yaml =
         format!("task_pools:\n  {POOL}: {{max_workers: {}, task_types: [probe]}}\n", options.slots);
     let ground = Ground::prepare(&base, "bench", &yaml).await?;
+    let stop = Shutdown::new();
+    stop.listen_for_signals().context("listening for signals")?;
     let measured = tokio::select! {
         measured = measure(&ground, &options) => measured,
         () = sleep(options.limit) => Err(anyhow::anyhow!("not done within {:?}", options.limit)),
-        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+        () = stop.soft.cancelled() => Err(anyhow::anyhow!("interrupted")),
     };
     let cleared = ground.clear().await;
     let document = measured?;
@@ -124,55 +120,6 @@ async fn measure(ground: &Ground, options: &ThroughputOptions) -> anyhow::Result
     })
 }
 
-/// The front door: the store's enqueue and the relay, as the producer uses them.
-struct Door {
-    store: Store,
-    relay: Relay,
-    shutdown: Shutdown,
-}
-
-impl Door {
-    async fn open(ground: &Ground) -> anyhow::Result<Self> {
-        let shutdown = Shutdown::new();
-        let dsn = ground.config().database_url()?.clone();
-        let label = process::label("loadtest");
-        let store = Store::open(&StoreOptions::new(dsn, &label, Purpose::Daemon))?;
-        let publisher = Publisher::start(&ground.settings()?, &ground.topology(), &shutdown)?;
-        publisher.ready(PATIENCE).await?;
-        Ok(Self { relay: Relay::new(store.clone(), publisher), store, shutdown })
-    }
-
-    /// Row and confirmed message of each.
-    async fn accept(&self, tasks: &[NewTask]) -> anyhow::Result<()> {
-        let answers = self.store.enqueue_all(tasks).await?;
-        let ids = answers.into_iter().map(|answer| answer.map(|enqueued| enqueued.task_id));
-        let ids: Vec<TaskId> = ids.collect::<Result<_, _>>()?;
-        self.relay.publish_now(&ids).await?;
-        Ok(())
-    }
-
-    /// Until everything has its message: the broker may have refused some for a moment.
-    async fn accept_the_rest(&self) -> anyhow::Result<()> {
-        loop {
-            let left = self.store.unpublished(None, Duration::ZERO).await?;
-            if left.is_empty() {
-                return Ok(());
-            }
-            let ids: Vec<TaskId> = left.iter().map(|task| task.message.task_id).collect();
-            self.relay.publish_now(&ids).await?;
-            sleep(AGAIN).await;
-        }
-    }
-
-    async fn close(self) {
-        let Self { store, relay, shutdown } = self;
-        drop((store, relay));
-        shutdown.soft.cancel();
-        shutdown.hard.cancel();
-        shutdown.drained().await;
-    }
-}
-
 async fn publish(
     ground: &Ground,
     observer: &Observer<'_>,
@@ -180,7 +127,7 @@ async fn publish(
 ) -> anyhow::Result<Publish> {
     let door = Door::open(ground).await?;
     let payload = payload(options.payload_bytes);
-    let before = observer.counters().await?;
+    let before = observer.counters(false).await?;
     let started = Instant::now();
 
     let sizes = (0..options.tasks).step_by(CHUNK).map(|from| CHUNK.min(options.tasks - from));
@@ -193,7 +140,7 @@ async fn publish(
     door.accept_the_rest().await?;
 
     let seconds = started.elapsed().as_secs_f64();
-    let after = observer.counters().await?;
+    let after = observer.counters(false).await?;
     door.close().await;
     let tasks = options.tasks as f64;
     Ok(Publish {
@@ -208,7 +155,7 @@ async fn drain(
     observer: &Observer<'_>,
     options: &ThroughputOptions,
 ) -> anyhow::Result<Drain> {
-    let (before, asked_before) = (observer.counters().await?, observer.asked());
+    let before = observer.counters(true).await?;
     let started = Instant::now();
     let mut workers = start(ground, options.workers)?;
     // Until all are ready the first have begun, so that the clock begins with the first result.
@@ -219,7 +166,7 @@ async fn drain(
 
     let settled_at = observer.settled().await?;
     let used = used(&workers)?;
-    let wal = observer.counters().await?.wal_bytes - before.wal_bytes;
+    let wal = observer.counters(false).await?.wal_bytes - before.wal_bytes;
     stop(workers).await?;
 
     let (completed, first_at) = observer.finished(DRAINED).await?;
@@ -228,22 +175,20 @@ async fn drain(
         "{completed} of {} tasks completed",
         options.tasks
     );
-    let left = observer.left_in_queues().await?;
-    ensure!(left == 0, "{left} messages came back unacked");
-    // The workers' sessions have ended and told all their transactions; ours tells its own late.
-    let commits = observer.counters().await?.commits - before.commits;
-    let own = observer.asked() - asked_before;
+    let messages_returned = observer.left_in_queues().await?;
+    let commits = observer.counters(true).await?.commits - before.commits;
     let first_at = first_at.context("nothing finished")?;
     let seconds = (settled_at - first_at).as_seconds_f64();
     let tasks = options.tasks as f64;
     Ok(Drain {
         start_up_seconds,
+        messages_returned,
         seconds,
         per_second: tasks / seconds,
         worker_cpu_micros_per_task: (used.cpu_micros - idle.cpu_micros) as f64
             / (tasks - working as f64).max(1.0),
         worker_peak_rss_bytes: used.peak_rss,
-        commits_per_task: (commits - own).max(0) as f64 / tasks,
+        commits_per_task: commits as f64 / tasks,
         wal_bytes_per_task: wal as f64 / tasks,
     })
 }
@@ -265,12 +210,8 @@ async fn steady(
     for n in 0..warm_up + tasks {
         beat.tick().await;
         let task = task(if n < warm_up { WARM_UP } else { STEADY }, &payload);
-        let (store, relay) = (door.store.clone(), door.relay.clone());
-        calls.push(door.shutdown.spawn(async move {
-            let id = store.enqueue(task).await?.task_id;
-            relay.publish_now(&[id]).await?;
-            anyhow::Ok(())
-        }));
+        let own = door.clone();
+        calls.push(door.shutdown.spawn(async move { own.accept(&[task]).await }));
     }
     for call in calls {
         call.await??;

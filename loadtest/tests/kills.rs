@@ -1,22 +1,20 @@
 //! Twenty kills at seeded moments: whatever dies, everything that was accepted ends, every second
 //! has its tick, and the ledger is clean.
 
-use std::time::Duration;
+#[path = "fleet/programs.rs"]
+mod programs;
+
+use std::time::{Duration, Instant};
 
 use loadtest::database;
-use loadtest::fleet::{Ground, Member, Role};
+use loadtest::fleet::{Door, Ground, Member, Role};
 use loadtest::ledger;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use secrecy::SecretString;
 use serde_json::json;
-use shared::broker::{Operator, Publisher};
+use shared::broker::Operator;
 use shared::config;
 use shared::domain::task::NewTask;
-use shared::process;
-use shared::relay::Relay;
-use shared::shutdown::Shutdown;
-use shared::store::{Purpose, Store, StoreOptions};
 use shared::testing::{needed, within};
 use tokio_postgres::Client;
 
@@ -46,7 +44,7 @@ tasks:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_is_killed_everything_accepted_ends_and_no_promise_is_broken() {
-    build_programs();
+    programs::are_fresh();
     let ground = Ground::prepare(&services(), "kills", HOUSE).await.expect("ground");
     let told = story(&ground).await;
     let left = ground.clear().await;
@@ -55,20 +53,27 @@ async fn whatever_is_killed_everything_accepted_ends_and_no_promise_is_broken() 
 }
 
 async fn story(ground: &Ground) -> anyhow::Result<()> {
+    let began = Instant::now();
+    // Shown when the test fails: the story so far.
+    let tell = |what: &str| eprintln!("{:6.2} s  {what}", began.elapsed().as_secs_f64());
     let door = Door::open(ground).await?;
+    let client = database::connect(ground.config().database_url()?).await?;
     let roles = [Role::Producer, Role::Producer, Role::Worker, Role::Worker];
     let mut fleet: Vec<Member> =
         roles.iter().map(|&role| Member::start(ground, role)).collect::<Result<_, _>>()?;
     for member in &mut fleet {
         member.ready(PATIENCE).await?;
     }
+    tell(&format!("the fleet is ready; seed {SEED}"));
 
     let mut dice = StdRng::seed_from_u64(SEED);
     for _ in 0..KILLS {
-        door.accept(&mut dice).await?;
-        tokio::time::sleep(Duration::from_millis(dice.random_range(200..900))).await;
+        accept(&door, &mut dice).await?;
+        let pause = Duration::from_millis(dice.random_range(200..900));
+        tokio::time::sleep(pause).await; // time itself is under test
         let victim = fleet.swap_remove(dice.random_range(0..fleet.len()));
         let role = victim.role;
+        tell(&format!("killing {} {:?}", role.program(), victim.pid()));
         victim.kill().await?;
         fleet.push(Member::start(ground, role)?);
     }
@@ -82,88 +87,62 @@ async fn story(ground: &Ground) -> anyhow::Result<()> {
             Role::Worker => at_work.push(member),
         }
     }
-    door.everything_ended().await;
+    tell("no more ticks");
+    everything_ended(ground, &client).await;
+    tell("everything has ended");
     for member in at_work {
         member.stop(PATIENCE).await?;
     }
 
+    tell("the fleet has stopped");
     let settled = ledger::Options { expect_settled: true, management: None };
     let audited = ledger::audit(ground.config(), &settled).await?;
     assert_eq!(audited.broken(), None, "seed {SEED}:\n{}", loadtest::report::ledger(&audited));
     let accepted = i64::from(KILLS * TASKS_PER_KILL);
     let completed = "SELECT count(*) FROM tasks WHERE schedule IS NULL AND state = 'completed'";
-    assert_eq!(door.count(completed).await, accepted, "each accepted task completed");
+    assert_eq!(count(&client, completed).await, accepted, "each accepted task completed");
     let crashed = "SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'";
-    assert!(door.count(crashed).await > 0, "no kill hit a running task: the story proves nothing");
+    assert!(
+        count(&client, crashed).await > 0,
+        "no kill hit a running task: the story proves nothing"
+    );
     let terms = "SELECT max(epoch) FROM leadership";
-    assert!(door.count(terms).await > 1, "no kill hit the leader: the story proves nothing");
+    assert!(count(&client, terms).await > 1, "no kill hit the leader: the story proves nothing");
     door.close().await;
     Ok(())
 }
 
-/// The front door, and a look behind it.
-struct Door<'a> {
-    ground: &'a Ground,
-    store: Store,
-    relay: Relay,
-    shutdown: Shutdown,
-    client: Client,
+/// Some tasks of different length. Every other batch is only committed: its messages are the work
+/// of whichever process lives.
+async fn accept(door: &Door, dice: &mut StdRng) -> anyhow::Result<()> {
+    let tasks: Vec<NewTask> = (0..TASKS_PER_KILL)
+        .map(|_| {
+            let payload = json!({"sleep_ms": dice.random_range(0..1500)});
+            NewTask::ad_hoc("probe", "io_pool", payload)
+        })
+        .collect();
+    if dice.random_bool(0.5) {
+        door.accept(&tasks).await
+    } else {
+        door.commit(&tasks).await.map(drop)
+    }
 }
 
-impl<'a> Door<'a> {
-    async fn open(ground: &'a Ground) -> anyhow::Result<Self> {
-        let dsn: &SecretString = ground.config().database_url()?;
-        let shutdown = Shutdown::new();
-        let label = process::label("test");
-        let store = Store::open(&StoreOptions::new(dsn.clone(), &label, Purpose::Daemon))?;
-        let publisher = Publisher::start(&ground.settings()?, &ground.topology(), &shutdown)?;
-        publisher.ready(PATIENCE).await?;
-        let relay = Relay::new(store.clone(), publisher);
-        Ok(Self { ground, store, relay, shutdown, client: database::connect(dsn).await? })
-    }
+async fn everything_ended(ground: &Ground, client: &Client) {
+    let unfinished = "SELECT count(*) FROM tasks WHERE finished_at IS NULL";
+    let settings = ground.settings().expect("a broker");
+    let operator = Operator::connect(&settings).await.expect("a broker that answers");
+    let queue = ground.topology().pool_queue("io_pool");
+    within(HEALED, &format!("everything ends (seed {SEED})"), async || {
+        let waiting = operator.depth(&queue).await.expect("asked").unwrap_or(0);
+        (count(client, unfinished).await == 0 && waiting == 0).then_some(())
+    })
+    .await;
+    operator.close().await;
+}
 
-    /// Some tasks of different length. Every other batch is only committed: its messages are the
-    /// producers' work, if one lives.
-    async fn accept(&self, dice: &mut StdRng) -> anyhow::Result<()> {
-        let tasks: Vec<NewTask> = (0..TASKS_PER_KILL)
-            .map(|_| {
-                let payload = json!({"sleep_ms": dice.random_range(0..1500)});
-                NewTask::ad_hoc("probe", "io_pool", payload)
-            })
-            .collect();
-        let mut ids = Vec::new();
-        for answer in self.store.enqueue_all(&tasks).await? {
-            ids.push(answer?.task_id);
-        }
-        if dice.random_bool(0.5) {
-            self.relay.publish_now(&ids).await?;
-        }
-        Ok(())
-    }
-
-    async fn everything_ended(&self) {
-        let unfinished = "SELECT count(*) FROM tasks WHERE finished_at IS NULL";
-        let settings = self.ground.settings().expect("a broker");
-        let operator = Operator::connect(&settings).await.expect("a broker that answers");
-        let queue = self.ground.topology().pool_queue("io_pool");
-        within(HEALED, &format!("everything ends (seed {SEED})"), async || {
-            let waiting = operator.depth(&queue).await.expect("asked").unwrap_or(0);
-            (self.count(unfinished).await == 0 && waiting == 0).then_some(())
-        })
-        .await;
-        operator.close().await;
-    }
-
-    async fn count(&self, sql: &str) -> i64 {
-        self.client.query_one(sql, &[]).await.expect(sql).get(0)
-    }
-
-    async fn close(self) {
-        drop((self.store, self.relay));
-        self.shutdown.soft.cancel();
-        self.shutdown.hard.cancel();
-        self.shutdown.drained().await;
-    }
+async fn count(client: &Client, sql: &str) -> i64 {
+    client.query_one(sql, &[]).await.expect(sql).get(0)
 }
 
 /// What the environment names, whatever file lies about.
@@ -173,12 +152,4 @@ fn services() -> config::Config {
         _ => None,
     };
     config::load_str("", "environment", &lookup).expect("addresses")
-}
-
-/// Cargo builds a test's own programs only, and an old worker would tell an old story.
-fn build_programs() {
-    let cargo = std::process::Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "-p", "producer", "-p", "worker"])
-        .status();
-    assert!(cargo.expect("cargo runs").success(), "producer and worker do not build");
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use house::{House, POOL};
 use serde_json::Value;
-use shared::broker::{Destination, Publisher};
+use shared::broker::{Destination, Properties, Publisher};
 use shared::shutdown::Shutdown;
 use shared::testing::PATIENCE;
 
@@ -209,9 +209,7 @@ async fn a_settled_house_has_no_task_and_no_message_left() {
     let publisher = Publisher::start(&settings, &topology, &shutdown).expect("a URL");
     publisher.ready(PATIENCE).await.expect("connected");
     let key = format!("{POOL}.http_call");
-    let sent = publisher
-        .publish_raw(&topology.tasks(), &key, b"{}", &shared::broker::Properties::default())
-        .await;
+    let sent = publisher.publish_raw(&topology.tasks(), &key, b"{}", &Properties::default()).await;
     let littered = house.ledger(&["--expect-settled"]);
 
     shutdown.soft.cancel();

@@ -189,7 +189,7 @@ fn every_variable_of_the_manual_is_in_the_readme() {
         let rows = page.lines().filter(|line| line.starts_with("| `"));
         let words = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
         let name = |c: char| c.is_ascii_uppercase() || c == '_';
-        words.filter(|word| word.contains('_') && word.chars().all(name)).collect()
+        words.filter(|word| word.len() > 3 && word.chars().all(name)).collect()
     };
 
     let told = names(README);
@@ -218,14 +218,14 @@ fn every_link_leads_somewhere() {
     assert!(broken.is_empty(), "{broken}");
 }
 
-/// Rows that name a function and the file it is in: `| … | `function` | `path` |`.
+/// Rows that name a function and the file it is in: "| … | `function` | `path` |".
 #[test]
 fn every_function_on_the_map_is_where_the_map_says() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("a map");
     let mut seen = 0;
-    for row in map.lines().filter(|line| line.starts_with('|') && line.contains(".rs` |")) {
-        let words: Vec<_> = row.split('`').skip(1).step_by(2).collect();
-        let [.., function, path] = words[..] else { panic!("no function in {row}") };
+    for row in map.lines().filter(|line| line.ends_with(".rs` |")) {
+        let cells: Vec<_> = row.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+        let [_, _, function, path, _] = cells[..] else { continue };
         let text = fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
         let name = function.rsplit("::").next().unwrap_or(function);
         assert!(text.contains(&format!("fn {name}")), "no fn {name} in {path}: {row}");

@@ -16,7 +16,7 @@ use crate::domain::message::Message;
 use crate::domain::task::TaskId;
 use crate::shutdown::Shutdown;
 use crate::store::{Error, MAX_BATCH, Store, Unpublished};
-use crate::telemetry::spans;
+use crate::telemetry::{metrics, spans};
 
 /// Pause between two looks when nobody pokes: a crash between commit and publish costs this much.
 pub const POLL: Duration = Duration::from_secs(1);
@@ -139,10 +139,14 @@ impl Relay {
             .iter_mut()
             .map(|(to, message)| spans::publish_copy(&self.publisher.exchange(*to), message))
             .collect();
+        let started = Instant::now();
         let answers = self.publisher.publish_many(batch).await;
         let mut confirmed = Vec::with_capacity(answers.len());
         let mut first_error = None;
         for (n, (answer, span)) in answers.into_iter().zip(spans).enumerate() {
+            let exchange = self.publisher.exchange(batch[n].0);
+            let kind = answer.as_ref().err().map(broker::Error::kind);
+            metrics::message_sent(&exchange, started.elapsed(), kind);
             match answer {
                 Ok(()) => confirmed.push(n),
                 Err(error) => {

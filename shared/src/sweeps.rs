@@ -12,6 +12,7 @@ use crate::domain::task::TaskState;
 use crate::relay::Relay;
 use crate::shutdown::Shutdown;
 use crate::store::{Error, GivenBack, Lost, Store};
+use crate::telemetry::metrics;
 
 /// Slowest pace of the sweeps.
 pub const SLOWEST: Duration = Duration::from_secs(5);
@@ -57,11 +58,12 @@ impl Sweeps {
     /// One round.
     pub async fn once(&self) -> Result<(), Error> {
         let rescued = self.store.rescue().await?;
-        tell("rescued", &rescued);
+        tell("rescue", &rescued);
         let overdue = self.store.release_overdue().await?;
-        tell("overdue", &overdue);
+        tell("deadline", &overdue);
         let lost = self.find_lost().await?;
         if lost > 0 {
+            metrics::given_back("lost_message", lost as u64);
             warn!(tasks = lost, "messages were lost; the relay publishes them again");
         }
         if lost > 0 || !rescued.is_empty() || !overdue.is_empty() {
@@ -86,11 +88,12 @@ impl Sweeps {
     }
 }
 
-fn tell(what: &str, given_back: &[GivenBack]) {
+fn tell(reason: &'static str, given_back: &[GivenBack]) {
     if given_back.is_empty() {
         return;
     }
+    metrics::given_back(reason, given_back.len() as u64);
     let dead = given_back.iter().filter(|g| g.state == TaskState::Dead).count();
     let first = given_back.first().map(|g| g.task.to_string());
-    info!(what, tasks = given_back.len(), dead, task.id = first, "gave tasks back");
+    info!(reason, tasks = given_back.len(), dead, task.id = first, "gave tasks back");
 }

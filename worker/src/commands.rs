@@ -26,7 +26,8 @@ pub fn exit(result: anyhow::Result<()>) -> ExitCode {
         .downcast_ref::<shared::store::Error>()
         .is_some_and(shared::store::Error::is_unreachable)
         || error.downcast_ref::<shared::broker::Error>().is_some();
-    let usage = error.is::<Problems>() || error.is::<config::Missing>();
+    let usage =
+        error.is::<Problems>() || error.is::<config::Missing>() || error.is::<run::UnknownPool>();
     ExitCode::from(match (usage, unreachable) {
         (true, _) => USAGE,
         (_, true) => UNREACHABLE,

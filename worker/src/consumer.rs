@@ -4,7 +4,7 @@
 //! in the RabbitMQ UI means "running".
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shared::broker::{Consumer, Delivery, Destination, Error, Publisher};
 use shared::domain::delay::rung_for;
@@ -54,6 +54,11 @@ impl Pool {
                 }
             };
             let Some(delivery) = delivery else { break };
+            metrics::slots(
+                &self.name,
+                (self.slots - free.available_permits()) as u64,
+                self.slots as u64,
+            );
             let this = self.clone();
             self.processor.shutdown.spawn(async move {
                 this.deliver(delivery).await;
@@ -65,6 +70,8 @@ impl Pool {
     }
 
     async fn deliver(&self, delivery: Delivery) {
+        let started = Instant::now();
+        metrics::message_consumed(&self.queue);
         let span = spans::process(
             &spans::Delivery {
                 queue: &self.queue,
@@ -87,6 +94,7 @@ impl Pool {
             }
         })
         .await;
+        metrics::message_processed(&self.queue, started.elapsed(), None);
     }
 
     /// Runs the tasks of a delivery one after another, then acks it.
@@ -150,7 +158,10 @@ impl Pool {
 
     async fn publish(&self, to: Destination, message: &mut Message) -> Result<(), Error> {
         let span = spans::publish_copy(&self.publisher.exchange(to), message);
+        let started = Instant::now();
         let answer = self.publisher.publish(to, message).await;
+        let kind = answer.as_ref().err().map(Error::kind);
+        metrics::message_sent(&self.publisher.exchange(to), started.elapsed(), kind);
         if let Err(error) = &answer {
             span.fail(error.kind(), error.to_string());
             // The row says that it is unpublished: the relay publishes it.

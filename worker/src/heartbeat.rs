@@ -10,6 +10,7 @@ use std::time::Duration;
 use shared::domain::attempt::Incarnation;
 use shared::retry::Pauses;
 use shared::store::{Registration, Store, StoreOptions};
+use shared::telemetry::metrics;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -187,6 +188,7 @@ impl Beat {
         let auditing = self.store.audit(identity.incarnation, &held);
         match tokio::time::timeout_at(until, auditing).await {
             Ok(Ok(back)) if !back.is_empty() => {
+                metrics::given_back("audit", back.len() as u64);
                 warn!(tasks = back.len(), "gave back claims that no slot held");
             }
             Ok(Err(error)) => warn!(%error, "the audit failed"),

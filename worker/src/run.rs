@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use shared::broker::{Consumers, Publisher, Settings, Subscription, Topology};
 use shared::config::{Config, Pool};
 use shared::health::Health;
@@ -341,12 +341,20 @@ fn handler_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .context("starting the handlers' threads")
 }
 
+/// A pool was named on the command line that the configuration does not have.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no pool {name:?} in task_pools; known: {known}")]
+pub struct UnknownPool {
+    name: String,
+    known: String,
+}
+
 /// The pools this process serves.
-fn chosen(config: &Config, options: &Options) -> anyhow::Result<Vec<Pool>> {
+fn chosen(config: &Config, options: &Options) -> Result<Vec<Pool>, UnknownPool> {
     for name in &options.pools {
         if !config.pools.iter().any(|pool| pool.name == *name) {
             let known: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
-            bail!("there is no pool {name:?} in task_pools; known: {}", known.join(", "));
+            return Err(UnknownPool { name: name.clone(), known: known.join(", ") });
         }
     }
     let mut pools: Vec<Pool> = config

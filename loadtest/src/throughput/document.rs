@@ -56,6 +56,9 @@ pub struct Drain {
     pub seconds: f64,
     /// Tasks a second.
     pub per_second: f64,
+    /// Messages that were in workers' hands at that moment and came back when they stopped: copies
+    /// of tasks that had completed. Where there are any, the queue was emptied a little later.
+    pub messages_returned: u32,
     /// Processor time of all workers for each task, start-up apart.
     pub worker_cpu_micros_per_task: f64,
     /// Peak memory of all workers together.

@@ -15,6 +15,8 @@ use crate::fleet::Ground;
 
 /// Pause between two looks: the error of the settled clock.
 const LOOK: Duration = Duration::from_millis(10);
+/// A session tells its transactions at least this often while it is busy.
+const TOLD: Duration = Duration::from_millis(1100);
 
 /// What the server has done so far.
 #[derive(Clone, Copy, Debug)]
@@ -39,16 +41,24 @@ impl<'a> Observer<'a> {
         Ok(Self { ground, client, operator, asked: AtomicI64::new(0) })
     }
 
-    /// What the server has done. Each look has a session of its own, so that its own transactions
-    /// are not told in the middle of a phase.
-    pub(super) async fn counters(&self) -> anyhow::Result<Counters> {
+    /// What the server has done so far. With `whole`, once all other sessions have ended and so
+    /// told their transactions; what we asked ourselves is left out of them.
+    pub(super) async fn counters(&self, whole: bool) -> anyhow::Result<Counters> {
+        while whole && self.one(include_str!("others.sql"), &[]).await?.get::<_, i64>("others") > 0
+        {
+            sleep(LOOK).await;
+        }
+        // Servers before 15 have no such function, and tell soon enough.
+        if self.one(include_str!("flush.sql"), &[]).await.is_err() {
+            sleep(TOLD).await;
+        }
+        // As many of our own are told at each look as were asked before it, but for one.
+        let own = self.asked.load(Ordering::Relaxed);
         let row = self.one(include_str!("counters.sql"), &[]).await?;
-        Ok(Counters { commits: row.get("commits"), wal_bytes: row.get("wal_bytes") })
-    }
-
-    /// How many transactions of the server were our own so far.
-    pub(super) fn asked(&self) -> i64 {
-        self.asked.load(Ordering::Relaxed)
+        Ok(Counters {
+            commits: row.get::<_, i64>("commits") - own,
+            wal_bytes: row.get("wal_bytes"),
+        })
     }
 
     /// Waits until a task of this name has completed; answers how many have.

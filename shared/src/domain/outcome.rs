@@ -234,6 +234,12 @@ pub fn decide(
     match result {
         Ok(result) => Outcome::Completed { result },
         Err(TaskError::Cancelled) => Outcome::Cancelled,
+        // Interrupted in the middle: nobody knows what it did, so it must not begin again.
+        Err(TaskError::Snooze { failure, .. })
+            if semantics == Semantics::AtMostOnce && failure.class == ErrorClass::Interrupted =>
+        {
+            Outcome::Dead { failure: Failure { class: ErrorClass::UnknownOutcome, ..failure } }
+        }
         Err(TaskError::Snooze { delay, failure }) => Outcome::Snooze { delay, failure },
         Err(TaskError::Permanent(failure)) => Outcome::Dead { failure },
         // It may have had its effect, and a second one is worse than none.
@@ -289,6 +295,18 @@ mod tests {
         let failed = Err(TaskError::retry("reset"));
         let outcome = decide(failed, 0, &RetryPolicy::default(), Semantics::AtMostOnce, 0.0);
         assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
+
+        let interrupted = Err(TaskError::Snooze {
+            delay: Duration::ZERO,
+            failure: Failure::new(ErrorClass::Interrupted, "stopped"),
+        });
+        let outcome = decide(interrupted, 0, &RetryPolicy::default(), Semantics::AtMostOnce, 0.0);
+        let Outcome::Dead { failure } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(failure.class, ErrorClass::UnknownOutcome);
+
+        let throttled = Err(TaskError::snooze(Duration::from_secs(1), "429"));
+        let outcome = decide(throttled, 0, &RetryPolicy::default(), Semantics::AtMostOnce, 0.0);
+        assert!(matches!(outcome, Outcome::Snooze { .. }), "it was not let in: {outcome:?}");
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub fn install_crypto() {
 
 /// A client for endpoints that the operator configured: models and webhooks.
 ///
-/// It sets no total timeout: wrap calls in [`send`], which has the deadline.
+/// It sets no total timeout: wrap calls in [`send()`], which has the deadline.
 pub fn trusted_client() -> Result<Client, Error> {
     let client = builder().redirect(redirect::Policy::custom(stay_at_home));
     client.build().map_err(|error| Error::setup(&error))

@@ -30,7 +30,7 @@ impl Context {
     /// Asks a model, once: a stored answer to the same question of the same step is returned
     /// instead, and what is asked is in the journal before it is sent.
     ///
-    /// A call without an answer is repeated at most [`UNKNOWN_BUDGET`] times over all attempts;
+    /// A call without an answer is repeated at most `UNKNOWN_BUDGET` times over all attempts;
     /// a replay by hand begins a new count.
     pub async fn chat(&self, step: &str, request: ChatRequest) -> Result<ChatAnswer, TaskError> {
         let models = self.house.models.clone();

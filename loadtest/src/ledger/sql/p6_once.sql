@@ -1,8 +1,8 @@
--- A task that must not rerun has one attempt between replays by hand. A snooze and a release are
--- not counted: the handler said, or the worker knew, that nothing had been done.
+-- A task that must not rerun has one attempt between replays by hand. A snooze is not counted: the
+-- handler said itself that nothing had been done. An attempt that was interrupted is.
 SELECT format('task %s of %s, at most once, has the attempts %s', s.task_id, s.name,
               string_agg(s.run::text, ', ' ORDER BY s.run)) AS offender,
-       count(*) FILTER (WHERE s.outcome IS NULL OR s.outcome NOT IN ('snooze', 'released')) > 1 AS broken
+       count(*) FILTER (WHERE s.outcome IS DISTINCT FROM 'snooze') > 1 AS broken
 FROM (SELECT a.task_id, a.run, a.outcome, i.name,
              (SELECT count(*) FROM dead_letters l
               WHERE l.task_id = a.task_id AND l.resolution = 'replayed' AND l.run < a.run) AS replays

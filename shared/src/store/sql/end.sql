@@ -32,6 +32,13 @@ ended AS (
     FROM moved m JOIN input i ON i.id = m.id
     WHERE a.task_id = m.id AND a.run = m.run
 ),
+-- What was asked of a model and not answered may have been billed.
+asked AS (
+    UPDATE llm_calls c
+    SET state = 'unknown', ended_at = belfry_now(), error_class = 'unknown_outcome',
+        error_message = 'the attempt ended before the answer was stored; the call may have been billed'
+    FROM moved m WHERE c.task_id = m.id AND c.state = 'sent'
+),
 letters AS (
     INSERT INTO dead_letters AS l (task_id, run, error_class, error_message, created_at)
     SELECT m.id, m.run, coalesce(i.error_class, 'permanent'), coalesce(i.error_message, ''), belfry_now()

@@ -25,6 +25,13 @@ ended AS (
     FROM back b
     WHERE a.task_id = b.id AND a.run = b.run AND a.ended_at IS NULL
 ),
+-- What was asked of a model and not answered may have been billed.
+asked AS (
+    UPDATE llm_calls c
+    SET state = 'unknown', ended_at = belfry_now(), error_class = 'unknown_outcome',
+        error_message = 'the attempt ended before the answer was stored; the call may have been billed'
+    FROM back b WHERE c.task_id = b.id AND c.state = 'sent'
+),
 letters AS (
     INSERT INTO dead_letters AS l (task_id, run, error_class, error_message, created_at)
     SELECT b.id, b.run, CASE WHEN b.at_most_once THEN 'unknown_outcome' ELSE 'crashed' END,
