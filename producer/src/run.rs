@@ -1,6 +1,7 @@
-//! `producer run`: leader or standby; relay, sweeps and alerts run on both.
+//! `producer run`: leader or standby; relay, sweeps, inbox and alerts run on both.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -18,6 +19,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::alerts::Alerts;
+use crate::inbox::Inbox;
 use crate::leader::Candidate;
 
 /// Time that the loops get to end.
@@ -64,6 +66,16 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     };
     spawn_heartbeat(store.clone(), who, interval, &shutdown);
     spawn_readiness(store.clone(), publisher.clone(), health, &shutdown);
+    let config = Arc::new(config);
+    let inbox = Inbox {
+        config: config.clone(),
+        store: store.clone(),
+        relay: relay.clone(),
+        publisher: publisher.clone(),
+    };
+    let requests = inbox.open(&settings, &topology, &shutdown)?;
+    let until = shutdown.clone();
+    shutdown.spawn(async move { inbox.run(requests, &until).await });
     spawn_relay(relay.clone(), leading, &shutdown);
     let sweeps = Sweeps::new(store.clone(), publisher, relay.clone(), pools, ttl);
     let until = shutdown.clone();
@@ -71,7 +83,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let alerts = Alerts::new(store.clone(), config.alerts.webhook.clone())?;
     let until = shutdown.clone();
     shutdown.spawn(async move { alerts.run(&until).await });
-    let schedules = config.schedules;
+    let schedules = config.schedules.clone();
     let candidate = Candidate { store, relay, schedules, incarnation, label, interval, ttl, leads };
     let until = shutdown.clone();
     shutdown.spawn(async move { candidate.run(&until).await });

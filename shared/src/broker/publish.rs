@@ -162,17 +162,20 @@ impl Publisher {
         self.confirmed(Box::new(content)).await
     }
 
-    /// Puts a body that is no task message among the dead letters, with the reason.
+    /// Puts a body that is no task message among the dead letters, with the reason, and with the
+    /// number of the letter that was kept of it, so that the copy can leave when that is closed.
     pub async fn publish_unreadable(
         &self,
         body: &[u8],
         reason: &str,
         routing_key: &str,
+        letter: Option<i64>,
     ) -> Result<(), Error> {
-        let headers = vec![
+        let mut headers = vec![
             ("error-class".to_owned(), Header::Text(ErrorClass::Invalid.as_str().to_owned())),
             ("error-message".to_owned(), Header::Text(one_line(reason))),
         ];
+        headers.extend(letter.map(|letter| ("dead-letter".to_owned(), Header::Number(letter))));
         let content_type = Some("application/octet-stream".to_owned());
         let properties = Properties { content_type, headers, ..Properties::default() };
         self.publish_raw(&self.topology.dead(), routing_key, body, &properties).await

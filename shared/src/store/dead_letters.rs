@@ -11,6 +11,9 @@ use super::connect::Store;
 use super::error::Error;
 use crate::domain::task::TaskId;
 
+/// Characters of an unreadable message that are kept in its row.
+const UNREADABLE_CHARS: usize = 2000;
+
 /// Which letters are listed.
 #[derive(Clone, Debug, Default)]
 pub struct DeadFilter {
@@ -106,9 +109,13 @@ impl Store {
         Ok(self.query_opt(include_str!("sql/discard.sql"), &[&letter, &by]).await?.is_some())
     }
 
-    /// Keeps a message that could not be read; answers the letter's number.
+    /// Keeps the start of a message that could not be read; answers the letter's number.
     pub async fn keep_unreadable(&self, reason: &str, body: &str) -> Result<i64, Error> {
-        let body = body.replace('\0', "\u{fffd}");
+        let start = |text: &str| -> String {
+            let plain = |c| if c == '\0' { '\u{fffd}' } else { c };
+            text.chars().take(UNREADABLE_CHARS).map(plain).collect()
+        };
+        let (reason, body) = (start(reason), start(body));
         let row = self.query_opt(include_str!("sql/unreadable.sql"), &[&reason, &body]).await?;
         row.map(|row| row.get("id")).ok_or_else(|| Error::row("unreadable answered no row"))
     }
