@@ -91,9 +91,14 @@ impl Pool {
 
     /// Runs the tasks of a delivery one after another, then acks it.
     async fn work(&self, delivery: Delivery, ids: Vec<TaskId>) {
+        let letter = delivery.dead_letter();
         let mut held = Some(delivery);
         for id in ids {
-            let settlement = match self.processor.claim(id).await {
+            let taken = match letter {
+                Some(letter) => self.processor.claim_moved(id, letter).await,
+                None => self.processor.claim(id).await,
+            };
+            let settlement = match taken {
                 Taken::Leave => return,
                 Taken::Settle(settlement) => settlement,
                 Taken::Task(claimed) => {
