@@ -26,8 +26,9 @@ use crate::commands::row::Row;
 
 /// Largest request, in bytes: a payload of 256 KiB with all that is said beside it.
 pub const MAX_REQUEST_BYTES: usize = 300 * 1024;
-/// Requests held at once; those that wait share a statement.
-const PREFETCH: u16 = 100;
+/// Requests held at once; those that wait share a statement. Fewer than the acks that a quorum
+/// queue's channel passes on at once (32): those beyond are lost when it closes.
+const PREFETCH: u16 = 30;
 
 /// Takes requests off the broker.
 pub struct Inbox {

@@ -8,5 +8,6 @@ pub mod cli;
 pub mod commands;
 pub mod inbox;
 pub mod leader;
+pub mod mirror;
 pub mod run;
 pub mod ticker;

@@ -21,6 +21,7 @@ use tracing::{info, warn};
 use crate::alerts::Alerts;
 use crate::inbox::Inbox;
 use crate::leader::Candidate;
+use crate::mirror::Mirror;
 
 /// Time that the loops get to end.
 pub const DRAIN: Duration = Duration::from_secs(10);
@@ -73,14 +74,21 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         relay: relay.clone(),
         publisher: publisher.clone(),
     };
-    let requests = inbox.open(&settings, &topology, &shutdown)?;
+    spawn_inbox(inbox, &settings, &topology, &shutdown)?;
+    let mirror = Mirror {
+        store: store.clone(),
+        publisher: publisher.clone(),
+        settings,
+        topology,
+        leading: leading.clone(),
+    };
     let until = shutdown.clone();
-    shutdown.spawn(async move { inbox.run(requests, &until).await });
+    shutdown.spawn(async move { mirror.run(&until).await });
     spawn_relay(relay.clone(), leading, &shutdown);
     let sweeps = Sweeps::new(store.clone(), publisher, relay.clone(), pools, ttl);
     let until = shutdown.clone();
     shutdown.spawn(async move { sweeps.run(&until).await });
-    let alerts = Alerts::new(store.clone(), config.alerts.webhook.clone())?;
+    let alerts = Alerts::new(store.clone(), &config.alerts)?;
     let until = shutdown.clone();
     shutdown.spawn(async move { alerts.run(&until).await });
     let schedules = config.schedules.clone();
@@ -110,6 +118,19 @@ async fn wait_for_schema(store: &Store, shutdown: &Shutdown) {
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
     }
+}
+
+/// Every producer reads the inbox, leader or not.
+fn spawn_inbox(
+    inbox: Inbox,
+    settings: &Settings,
+    topology: &Topology,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let requests = inbox.open(settings, topology, shutdown)?;
+    let until = shutdown.clone();
+    shutdown.spawn(async move { inbox.run(requests, &until).await });
+    Ok(())
 }
 
 /// The leader relays everything at once; a standby leaves it what is not late.

@@ -7,7 +7,7 @@ use shared::broker::{
 };
 use shared::shutdown::Shutdown;
 use shared::store::{DeadFilter, DeadLetter};
-use shared::testing::eventually;
+use shared::testing::{PATIENCE, eventually, needed};
 
 use crate::house::House;
 
@@ -21,6 +21,9 @@ pub struct Tower {
 impl Tower {
     pub async fn open() -> Self {
         let house = House::open().await.with_broker().await;
+        // A leader that was killed is followed within two seconds.
+        let quick = "scheduler: {heartbeat_interval: 1, heartbeat_ttl: 2}";
+        house.configure(&needed("AMQP_URL"), quick);
         let shutdown = Shutdown::new();
         let publisher = Publisher::start(&house.settings, &house.topology, &shutdown);
         let operator = Operator::connect(&house.settings).await.expect("a broker that answers");
@@ -45,10 +48,27 @@ impl Tower {
 
     /// Waits until so many messages are ready in a queue.
     pub async fn has(&self, queue: &str, count: u32) {
-        eventually(&format!("{queue} has {count}"), async || {
-            (self.operator.depth(queue).await.expect("looked") == Some(count)).then_some(())
-        })
-        .await;
+        let mut last = None;
+        let patience = std::time::Instant::now() + PATIENCE;
+        while last != Some(count) {
+            let late = std::time::Instant::now() > patience;
+            assert!(!late, "{queue} has {last:?}, not {count}\n{}", self.told());
+            tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+            last = self.operator.depth(queue).await.expect("looked");
+        }
+    }
+
+    /// What the daemons have logged.
+    fn told(&self) -> String {
+        let logs = std::fs::read_dir(self.house.dir.path()).expect("a directory").flatten();
+        let logs = logs.filter(|entry| entry.path().extension().is_some_and(|e| e == "log"));
+        let read = |path| {
+            let said = std::fs::read_to_string(path).unwrap_or_default();
+            said.lines()
+                .filter(|line| !line.contains("producer::alerts"))
+                .fold(String::new(), |all, line| all + line + "\n")
+        };
+        logs.map(|log| format!("== {:?}\n{}", log.file_name(), read(log.path()))).collect()
     }
 
     /// Waits until so many letters are open.

@@ -13,6 +13,7 @@ use lapin::types::ShortString;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
+pub(super) use self::session::{confirming, publish};
 use self::supervisor::Supervisor;
 use super::connection::Settings;
 use super::declare::short;
@@ -288,9 +289,9 @@ impl Request {
 
 /// A message as AMQP takes it.
 #[derive(Debug)]
-struct Content {
-    exchange: ShortString,
-    routing_key: ShortString,
-    body: Vec<u8>,
-    properties: lapin::BasicProperties,
+pub(super) struct Content {
+    pub(super) exchange: ShortString,
+    pub(super) routing_key: ShortString,
+    pub(super) body: Vec<u8>,
+    pub(super) properties: lapin::BasicProperties,
 }
