@@ -37,10 +37,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         info!(note, "configuration");
     }
 
-    let mut options = StoreOptions::new(config.database_url()?.clone(), &label, Purpose::Daemon);
-    options.crash_limit = config.limits.crash_limit;
-    options.key_retention = config.retention.execution_keys;
-    let store = Store::open(&options)?;
+    let store = open(&config, &label)?;
     let pools: Vec<String> = config.pools.iter().map(|pool| pool.name.clone()).collect();
     let settings =
         Settings::new(config.amqp_url()?.clone(), &config.rabbitmq.prefix, label.clone());
@@ -82,8 +79,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         topology,
         leading: leading.clone(),
     };
-    let until = shutdown.clone();
-    shutdown.spawn(async move { mirror.run(&until).await });
+    spawn_mirror(mirror, &shutdown);
     spawn_relay(relay.clone(), leading, &shutdown);
     let sweeps = Sweeps::new(store.clone(), publisher, relay.clone(), pools, ttl);
     let until = shutdown.clone();
@@ -118,6 +114,18 @@ async fn wait_for_schema(store: &Store, shutdown: &Shutdown) {
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
     }
+}
+
+fn open(config: &Config, label: &str) -> anyhow::Result<Store> {
+    let mut options = StoreOptions::new(config.database_url()?.clone(), label, Purpose::Daemon);
+    options.crash_limit = config.limits.crash_limit;
+    options.key_retention = config.retention.execution_keys;
+    Ok(Store::open(&options)?)
+}
+
+fn spawn_mirror(mirror: Mirror, shutdown: &Shutdown) {
+    let until = shutdown.clone();
+    shutdown.spawn(async move { mirror.run(&until).await });
 }
 
 /// Every producer reads the inbox, leader or not.

@@ -1,6 +1,7 @@
 //! A house with daemons in it: the real `producer run`, and a client of the broker.
 
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use shared::broker::{
     Consumer, Delivery, Destination, Operator, Properties, Publisher, Subscription,
@@ -48,27 +49,27 @@ impl Tower {
 
     /// Waits until so many messages are ready in a queue.
     pub async fn has(&self, queue: &str, count: u32) {
-        let mut last = None;
-        let patience = std::time::Instant::now() + PATIENCE;
-        while last != Some(count) {
-            let late = std::time::Instant::now() > patience;
-            assert!(!late, "{queue} has {last:?}, not {count}\n{}", self.told());
-            tokio::time::sleep(std::time::Duration::from_millis(25)).await;
-            last = self.operator.depth(queue).await.expect("looked");
-        }
+        let late = Instant::now() + PATIENCE * 9 / 10;
+        eventually(queue, async || {
+            let found = self.operator.depth(queue).await.expect("looked");
+            assert!(Instant::now() < late, "{queue} has {found:?}, not {count}{}", self.told());
+            (found == Some(count)).then_some(())
+        })
+        .await;
     }
 
-    /// What the daemons have logged.
+    /// What the daemons have logged, alerts apart.
     fn told(&self) -> String {
-        let logs = std::fs::read_dir(self.house.dir.path()).expect("a directory").flatten();
-        let logs = logs.filter(|entry| entry.path().extension().is_some_and(|e| e == "log"));
-        let read = |path| {
-            let said = std::fs::read_to_string(path).unwrap_or_default();
-            said.lines()
-                .filter(|line| !line.contains("producer::alerts"))
-                .fold(String::new(), |all, line| all + line + "\n")
-        };
-        logs.map(|log| format!("== {:?}\n{}", log.file_name(), read(log.path()))).collect()
+        let mut told = String::new();
+        for entry in std::fs::read_dir(self.house.dir.path()).expect("a directory").flatten() {
+            let name = entry.file_name().into_string().expect("UTF-8");
+            if entry.path().extension().is_some_and(|extension| extension == "log") {
+                let said = std::fs::read_to_string(entry.path()).unwrap_or_default();
+                let lines = said.lines().filter(|line| !line.contains("producer::alerts"));
+                told = lines.fold(told + "\n== " + &name, |told, line| told + "\n" + line);
+            }
+        }
+        told
     }
 
     /// Waits until so many letters are open.
@@ -99,7 +100,7 @@ impl Tower {
 
     /// Puts the copy of an open letter among the dead, as a worker does.
     pub async fn copied(&self, letter: i64) {
-        let letters = self.house.store.unpublished_letters(std::time::Duration::ZERO).await;
+        let letters = self.house.store.unpublished_letters(Duration::ZERO).await;
         let letters = letters.expect("read");
         let message = letters.iter().find(|message| message.dead_letter == Some(letter));
         let message = message.expect("not published yet");
