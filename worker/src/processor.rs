@@ -10,8 +10,9 @@ use rand::Rng;
 use serde_json::Value;
 use shared::domain::attempt::{Attempt, ClaimToken};
 use shared::domain::outcome::{self, ErrorClass, Failure, TaskError};
+use shared::domain::task::TaskId;
 use shared::shutdown::Shutdown;
-use shared::store::{Claim, Completion, Settlement, Store};
+use shared::store::{Claim, Completion, MOVED_BY_HAND, Settlement, Store};
 use shared::telemetry::spans::{self, Span};
 use shared::telemetry::{metrics, names};
 use tokio::runtime::Handle;
@@ -79,7 +80,7 @@ impl Claimed {
 
 impl Processor {
     /// Claims a task under our living identity, with a token of its own.
-    pub async fn claim(&self, task: shared::domain::task::TaskId) -> Taken {
+    pub async fn claim(&self, task: TaskId) -> Taken {
         loop {
             let Some(identity) = self.heartbeat.identity().await else { return Taken::Leave };
             let token = ClaimToken::new();
@@ -98,6 +99,24 @@ impl Processor {
                 }
                 None => return Taken::Leave,
             }
+        }
+    }
+
+    /// As [`Processor::claim`], for the copy of a dead letter: somebody has moved it here by hand,
+    /// which replays the task, once a letter. Any other delivery of a dead task is only acked.
+    pub async fn claim_moved(&self, task: TaskId, letter: i64) -> Taken {
+        let settlement = match self.claim(task).await {
+            Taken::Settle(settlement) if settlement.is_ack() => settlement,
+            other => return other,
+        };
+        let ask = || self.store.replay_moved(letter, task);
+        match self.outage.hold("replay a dead letter that was moved by hand", ask).await {
+            Some(true) => {
+                info!(task.id = %task, dead_letter = letter, "replayed: {MOVED_BY_HAND}");
+                self.claim(task).await
+            }
+            Some(false) => Taken::Settle(settlement),
+            None => Taken::Leave,
         }
     }
 
