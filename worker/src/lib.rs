@@ -5,6 +5,7 @@
 //! that Rust users can build a worker of their own with more handlers.
 
 pub mod commands;
+pub mod completion;
 pub mod consumer;
 pub mod context;
 pub mod handler;

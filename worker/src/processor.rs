@@ -10,14 +10,16 @@ use rand::Rng;
 use serde_json::Value;
 use shared::domain::attempt::{Attempt, ClaimToken};
 use shared::domain::outcome::{self, ErrorClass, Failure, TaskError};
+use shared::domain::task::TaskId;
+use shared::relay::Relay;
 use shared::shutdown::Shutdown;
-use shared::store::{Claim, Completion, Settlement, Store};
+use shared::store::{Claim, Completion, Recorded, Settlement, Store};
 use shared::telemetry::spans::{self, Span};
 use shared::telemetry::{metrics, names};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::context::{Context, House};
 use crate::handler::Handlers;
@@ -45,6 +47,8 @@ pub struct Processor {
     pub outage: Outage,
     /// Where handlers run, so that one that blocks its thread starves nothing else.
     pub runtime: Handle,
+    /// Publishes follow-up tasks.
+    pub relay: Relay,
     /// When to give back.
     pub shutdown: Shutdown,
     /// `worker@host#pid`.
@@ -79,7 +83,7 @@ impl Claimed {
 
 impl Processor {
     /// Claims a task under our living identity, with a token of its own.
-    pub async fn claim(&self, task: shared::domain::task::TaskId) -> Taken {
+    pub async fn claim(&self, task: TaskId) -> Taken {
         loop {
             let Some(identity) = self.heartbeat.identity().await else { return Taken::Leave };
             let token = ClaimToken::new();
@@ -106,20 +110,27 @@ impl Processor {
         let attempt = &claimed.attempt;
         let span = spans::attempt(attempt, &self.label);
         metrics::queue_wait(&attempt.task_type, attempt.waited);
-        let result = self.run(&claimed, &span).await;
+        let context = Context::new(self.house.clone(), attempt, claimed.cancel.clone())
+            .traced(span.traceparent());
+        let ending = context.ending.clone();
+        let result = self.run(&claimed, context, &span).await;
+        let ended = ending.take();
+        // What is committed is completed, whatever the handler said or met afterwards.
+        let committed = ended.as_ref().is_some_and(|ended| !ended.recorded.settlement.is_fenced());
+        let result = if committed { Ok(Value::Null) } else { result };
         let error = result.as_ref().err().cloned();
         let (policy, semantics) = (&attempt.retry, attempt.semantics);
         let jitter = rand::rng().random_range(0.0..=1.0);
         let outcome = outcome::decide(result, attempt.failures, policy, semantics, jitter);
         tell(&span, attempt, &outcome, error.as_ref());
 
-        let completion = Completion {
-            task: attempt.task_id,
-            token: attempt.token,
-            traceparent: span.traceparent(),
-            outcome,
+        let recorded = match ended {
+            Some(ended) => {
+                self.publish(ended.follow_ups);
+                ended.recorded
+            }
+            None => self.record(attempt, span.traceparent(), outcome).await?,
         };
-        let recorded = self.outage.hold("record", || self.store.record(&completion)).await?;
         if recorded.settlement.is_fenced() {
             metrics::fenced(&attempt.task_type);
             warn!(task.id = %attempt.task_id, task.run = attempt.run,
@@ -128,8 +139,37 @@ impl Processor {
         Some(recorded.settlement)
     }
 
+    async fn record(
+        &self,
+        attempt: &Attempt,
+        traceparent: Option<String>,
+        outcome: outcome::Outcome,
+    ) -> Option<Recorded> {
+        let completion =
+            Completion { task: attempt.task_id, token: attempt.token, traceparent, outcome };
+        self.outage.hold("record", || self.store.record(&completion)).await
+    }
+
+    /// Publishes tasks that a handler enqueued with its completion; the relay covers a failure.
+    fn publish(&self, tasks: Vec<TaskId>) {
+        if tasks.is_empty() {
+            return;
+        }
+        let relay = self.relay.clone();
+        self.shutdown.spawn(async move {
+            if let Err(error) = relay.publish_now(&tasks).await {
+                debug!(%error, "follow-up tasks are left to the relay");
+            }
+        });
+    }
+
     /// Runs the handler inside its walls.
-    async fn run(&self, claimed: &Claimed, span: &Span) -> Result<Value, TaskError> {
+    async fn run(
+        &self,
+        claimed: &Claimed,
+        context: Context,
+        span: &Span,
+    ) -> Result<Value, TaskError> {
         let attempt = &claimed.attempt;
         let Some(handler) = self.handlers.get(&attempt.task_type) else {
             return Err(TaskError::snooze(
@@ -137,7 +177,6 @@ impl Processor {
                 format!("this worker has no handler for {:?}", attempt.task_type),
             ));
         };
-        let context = Context::new(self.house.clone(), attempt, claimed.cancel.clone());
         let payload = attempt.payload.clone();
         let work = span.in_scope(async move { handler.run(&context, payload).await });
         let mut work = Work(self.runtime.spawn(work));

@@ -149,6 +149,7 @@ impl Worker {
             slots,
             outage: Outage::new(shutdown.hard.clone()),
             runtime: runtime.clone(),
+            relay: relay.clone(),
             shutdown: shutdown.clone(),
             label,
         };

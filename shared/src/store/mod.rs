@@ -26,6 +26,7 @@ mod steps;
 mod sweeps;
 mod tasks;
 mod ticks;
+mod tx;
 mod workers;
 
 pub use alerts::Alert;
@@ -50,4 +51,7 @@ pub use steps::StoredStep;
 pub use sweeps::{GivenBack, Lost};
 pub use tasks::{AttemptRow, Progress, TaskCount, TaskFilter, TaskRow, TaskSummary};
 pub use ticks::{DecidedTick, TickInput, TickRow};
+pub use tokio_postgres::Row;
+pub use tokio_postgres::types::ToSql;
+pub use tx::{Standing, Tx, TxEnd};
 pub use workers::{Registration, WorkerRow};
