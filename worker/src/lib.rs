@@ -8,6 +8,7 @@ pub mod commands;
 pub mod completion;
 pub mod consumer;
 pub mod context;
+pub mod gate;
 pub mod handler;
 pub mod handlers;
 pub mod heartbeat;

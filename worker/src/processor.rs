@@ -21,7 +21,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::context::{Context, House};
+use crate::context::{Context, House, claim_lost};
+use crate::gate::{self, Gate, SOLO_AGAIN, Turn};
 use crate::handler::Handlers;
 use crate::heartbeat::{Heartbeat, Identity};
 use crate::outage::Outage;
@@ -47,6 +48,8 @@ pub struct Processor {
     pub outage: Outage,
     /// Where handlers run, so that one that blocks its thread starves nothing else.
     pub runtime: Handle,
+    /// Lets a suspect run alone.
+    pub gate: Gate,
     /// Publishes follow-up tasks.
     pub relay: Relay,
     /// When to give back.
@@ -60,6 +63,8 @@ pub struct Claimed {
     attempt: Box<Attempt>,
     identity: Identity,
     cancel: CancellationToken,
+    /// Among others or alone; others wait for its end.
+    turn: Option<Turn>,
     /// Keeps the claim on the list until the record is written.
     _listed: Listed,
 }
@@ -85,6 +90,11 @@ impl Processor {
     /// Claims a task under our living identity, with a token of its own.
     pub async fn claim(&self, task: TaskId) -> Taken {
         loop {
+            // Before the claim, whose deadline would run while it waits.
+            let turn = tokio::select! {
+                turn = self.gate.pass() => turn,
+                () = self.shutdown.hard.cancelled() => return Taken::Leave,
+            };
             let Some(identity) = self.heartbeat.identity().await else { return Taken::Leave };
             let token = ClaimToken::new();
             let cancel = CancellationToken::new();
@@ -93,7 +103,14 @@ impl Processor {
             let ask = || self.store.claim(task, token, identity.incarnation);
             match self.outage.hold("claim", ask).await {
                 Some(Claim::Run(attempt)) => {
-                    return Taken::Task(Claimed { attempt, identity, cancel, _listed: listed });
+                    let turn = Some(turn);
+                    return Taken::Task(Claimed {
+                        attempt,
+                        identity,
+                        cancel,
+                        turn,
+                        _listed: listed,
+                    });
                 }
                 Some(Claim::Skip(settlement)) => return Taken::Settle(settlement),
                 Some(Claim::LostIdentity) => {
@@ -106,14 +123,18 @@ impl Processor {
     }
 
     /// Runs a claimed task, decides, records, and says how to settle. `None`: the process ends.
-    pub async fn execute(&self, claimed: Claimed) -> Option<Settlement> {
+    pub async fn execute(&self, mut claimed: Claimed) -> Option<Settlement> {
+        let waited = self.wait_for_quiet(&mut claimed).await;
         let attempt = &claimed.attempt;
         let span = spans::attempt(attempt, &self.label);
         metrics::queue_wait(&attempt.task_type, attempt.waited);
         let context = Context::new(self.house.clone(), attempt, claimed.cancel.clone())
             .traced(span.traceparent());
         let ending = context.ending.clone();
-        let result = self.run(&claimed, context, &span).await;
+        let result = match waited {
+            Ok(()) => self.run(&claimed, context, &span).await,
+            Err(error) => Err(error),
+        };
         let ended = ending.take();
         // What is committed is completed, whatever the handler said or met afterwards.
         let committed = ended.as_ref().is_some_and(|ended| !ended.recorded.settlement.is_fenced());
@@ -161,6 +182,35 @@ impl Processor {
                 debug!(%error, "follow-up tasks are left to the relay");
             }
         });
+    }
+
+    /// Lets a task whose next crash would bury it wait until it is alone in this worker.
+    async fn wait_for_quiet(&self, claimed: &mut Claimed) -> Result<(), TaskError> {
+        let attempt = &claimed.attempt;
+        if !gate::runs_alone(attempt, self.house.config.limits.crash_limit) {
+            return Ok(());
+        }
+        info!(task.id = %attempt.task_id, crashes = attempt.crashes,
+            "one crash short of the limit: waiting to run alone");
+        claimed.turn = None;
+        let turn = tokio::select! {
+            biased;
+            turn = self.gate.pass_alone() => turn,
+            () = claimed.identity.lost.cancelled() => return Err(interrupted("the lease was lost")),
+            () = claimed.cancel.cancelled() => return Err(TaskError::Cancelled),
+            () = self.shutdown.hard.cancelled() => return Err(interrupted("the worker was stopped")),
+            () = tokio::time::sleep(gate::patience(attempt)) => return Err(TaskError::snooze(
+                SOLO_AGAIN,
+                "it is one crash short of the limit and runs alone; the other slots did not drain in time",
+            )),
+        };
+        claimed.turn = Some(turn);
+        let ask = || self.store.restart_deadline(attempt.task_id, attempt.token);
+        match self.outage.hold("restart a deadline", ask).await {
+            Some(true) => Ok(()),
+            Some(false) => Err(claim_lost()),
+            None => Err(interrupted("the worker was stopped")),
+        }
     }
 
     /// Runs the handler inside its walls.

@@ -33,7 +33,7 @@ pub use alerts::Alert;
 pub use artifacts::{Artifact, NewArtifact};
 pub use batch::MAX_BATCH;
 pub use claim::Claim;
-pub use connect::{Purpose, Store, StoreOptions};
+pub use connect::{DEADLINE_GRACE, Purpose, Store, StoreOptions};
 pub use dead_letters::{DeadFilter, DeadLetter, Replayed};
 pub use enqueue::EnqueueError;
 pub use error::Error;
