@@ -20,6 +20,7 @@ use shared::domain::task::TaskId;
 use shared::store::Store;
 use tokio_util::sync::CancellationToken;
 
+use crate::completion::Ending;
 use crate::llm::Models;
 
 /// Prefix of a payload's reference to a secret.
@@ -57,6 +58,8 @@ pub struct Context {
     pub scheduled_for: Option<DateTime<Utc>>,
     /// Time that an attempt may take.
     pub timeout: Duration,
+    pub(crate) ending: Ending,
+    pub(crate) traceparent: Option<String>,
     cancelled: CancellationToken,
     idempotency_key: String,
     started: Instant,
@@ -75,10 +78,19 @@ impl Context {
             schedule: attempt.schedule.clone(),
             scheduled_for: attempt.scheduled_for,
             timeout: attempt.timeout,
+            ending: Ending::default(),
+            traceparent: None,
             cancelled,
             idempotency_key: attempt.idempotency_key(),
             started: Instant::now(),
         }
+    }
+
+    /// The same, with the attempt's span for what it writes.
+    #[must_use]
+    pub fn traced(mut self, traceparent: Option<String>) -> Self {
+        self.traceparent = traceparent;
+        self
     }
 
     /// What is left of the attempt's time.

@@ -5,8 +5,10 @@
 //! that Rust users can build a worker of their own with more handlers.
 
 pub mod commands;
+pub mod completion;
 pub mod consumer;
 pub mod context;
+pub mod gate;
 pub mod handler;
 pub mod handlers;
 pub mod heartbeat;

@@ -11,16 +11,18 @@ use serde_json::Value;
 use shared::domain::attempt::{Attempt, ClaimToken};
 use shared::domain::outcome::{self, ErrorClass, Failure, TaskError};
 use shared::domain::task::TaskId;
+use shared::relay::Relay;
 use shared::shutdown::Shutdown;
-use shared::store::{Claim, Completion, MOVED_BY_HAND, Settlement, Store};
+use shared::store::{Claim, Completion, MOVED_BY_HAND, Recorded, Settlement, Store};
 use shared::telemetry::spans::{self, Span};
 use shared::telemetry::{metrics, names};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
-use crate::context::{Context, House};
+use crate::context::{Context, House, claim_lost};
+use crate::gate::{self, Gate, SOLO_AGAIN, Turn};
 use crate::handler::Handlers;
 use crate::heartbeat::{Heartbeat, Identity};
 use crate::outage::Outage;
@@ -46,6 +48,10 @@ pub struct Processor {
     pub outage: Outage,
     /// Where handlers run, so that one that blocks its thread starves nothing else.
     pub runtime: Handle,
+    /// Lets a suspect run alone.
+    pub gate: Gate,
+    /// Publishes follow-up tasks.
+    pub relay: Relay,
     /// When to give back.
     pub shutdown: Shutdown,
     /// `worker@host#pid`.
@@ -57,6 +63,8 @@ pub struct Claimed {
     attempt: Box<Attempt>,
     identity: Identity,
     cancel: CancellationToken,
+    /// Among others or alone; others wait for its end.
+    turn: Option<Turn>,
     /// Keeps the claim on the list until the record is written.
     _listed: Listed,
 }
@@ -82,6 +90,11 @@ impl Processor {
     /// Claims a task under our living identity, with a token of its own.
     pub async fn claim(&self, task: TaskId) -> Taken {
         loop {
+            // Before the claim, whose deadline would run while it waits.
+            let turn = tokio::select! {
+                turn = self.gate.pass() => turn,
+                () = self.shutdown.hard.cancelled() => return Taken::Leave,
+            };
             let Some(identity) = self.heartbeat.identity().await else { return Taken::Leave };
             let token = ClaimToken::new();
             let cancel = CancellationToken::new();
@@ -90,7 +103,14 @@ impl Processor {
             let ask = || self.store.claim(task, token, identity.incarnation);
             match self.outage.hold("claim", ask).await {
                 Some(Claim::Run(attempt)) => {
-                    return Taken::Task(Claimed { attempt, identity, cancel, _listed: listed });
+                    let turn = Some(turn);
+                    return Taken::Task(Claimed {
+                        attempt,
+                        identity,
+                        cancel,
+                        turn,
+                        _listed: listed,
+                    });
                 }
                 Some(Claim::Skip(settlement)) => return Taken::Settle(settlement),
                 Some(Claim::LostIdentity) => {
@@ -121,24 +141,35 @@ impl Processor {
     }
 
     /// Runs a claimed task, decides, records, and says how to settle. `None`: the process ends.
-    pub async fn execute(&self, claimed: Claimed) -> Option<Settlement> {
+    pub async fn execute(&self, mut claimed: Claimed) -> Option<Settlement> {
+        let waited = self.wait_for_quiet(&mut claimed).await;
         let attempt = &claimed.attempt;
         let span = spans::attempt(attempt, &self.label);
         metrics::queue_wait(&attempt.task_type, attempt.waited);
-        let result = self.run(&claimed, &span).await;
+        let context = Context::new(self.house.clone(), attempt, claimed.cancel.clone())
+            .traced(span.traceparent());
+        let ending = context.ending.clone();
+        let result = match waited {
+            Ok(()) => self.run(&claimed, context, &span).await,
+            Err(error) => Err(error),
+        };
+        let ended = ending.take();
+        // What is committed is completed, whatever the handler said or met afterwards.
+        let committed = ended.as_ref().is_some_and(|ended| !ended.recorded.settlement.is_fenced());
+        let result = if committed { Ok(Value::Null) } else { result };
         let error = result.as_ref().err().cloned();
         let (policy, semantics) = (&attempt.retry, attempt.semantics);
         let jitter = rand::rng().random_range(0.0..=1.0);
         let outcome = outcome::decide(result, attempt.failures, policy, semantics, jitter);
         tell(&span, attempt, &outcome, error.as_ref());
 
-        let completion = Completion {
-            task: attempt.task_id,
-            token: attempt.token,
-            traceparent: span.traceparent(),
-            outcome,
+        let recorded = match ended {
+            Some(ended) => {
+                self.publish(ended.follow_ups);
+                ended.recorded
+            }
+            None => self.record(attempt, span.traceparent(), outcome).await?,
         };
-        let recorded = self.outage.hold("record", || self.store.record(&completion)).await?;
         if recorded.settlement.is_fenced() {
             metrics::fenced(&attempt.task_type);
             warn!(task.id = %attempt.task_id, task.run = attempt.run,
@@ -147,8 +178,66 @@ impl Processor {
         Some(recorded.settlement)
     }
 
+    async fn record(
+        &self,
+        attempt: &Attempt,
+        traceparent: Option<String>,
+        outcome: outcome::Outcome,
+    ) -> Option<Recorded> {
+        let completion =
+            Completion { task: attempt.task_id, token: attempt.token, traceparent, outcome };
+        self.outage.hold("record", || self.store.record(&completion)).await
+    }
+
+    /// Publishes tasks that a handler enqueued with its completion; the relay covers a failure.
+    fn publish(&self, tasks: Vec<TaskId>) {
+        if tasks.is_empty() {
+            return;
+        }
+        let relay = self.relay.clone();
+        self.shutdown.spawn(async move {
+            if let Err(error) = relay.publish_now(&tasks).await {
+                debug!(%error, "follow-up tasks are left to the relay");
+            }
+        });
+    }
+
+    /// Lets a task whose next crash would bury it wait until it is alone in this worker.
+    async fn wait_for_quiet(&self, claimed: &mut Claimed) -> Result<(), TaskError> {
+        let attempt = &claimed.attempt;
+        if !gate::runs_alone(attempt, self.house.config.limits.crash_limit) {
+            return Ok(());
+        }
+        info!(task.id = %attempt.task_id, crashes = attempt.crashes,
+            "one crash short of the limit: waiting to run alone");
+        claimed.turn = None;
+        let turn = tokio::select! {
+            biased;
+            turn = self.gate.pass_alone() => turn,
+            () = claimed.identity.lost.cancelled() => return Err(interrupted("the lease was lost")),
+            () = claimed.cancel.cancelled() => return Err(TaskError::Cancelled),
+            () = self.shutdown.hard.cancelled() => return Err(interrupted("the worker was stopped")),
+            () = tokio::time::sleep(gate::patience(attempt)) => return Err(TaskError::snooze(
+                SOLO_AGAIN,
+                "it is one crash short of the limit and runs alone; the other slots did not drain in time",
+            )),
+        };
+        claimed.turn = Some(turn);
+        let ask = || self.store.restart_deadline(attempt.task_id, attempt.token);
+        match self.outage.hold("restart a deadline", ask).await {
+            Some(true) => Ok(()),
+            Some(false) => Err(claim_lost()),
+            None => Err(interrupted("the worker was stopped")),
+        }
+    }
+
     /// Runs the handler inside its walls.
-    async fn run(&self, claimed: &Claimed, span: &Span) -> Result<Value, TaskError> {
+    async fn run(
+        &self,
+        claimed: &Claimed,
+        context: Context,
+        span: &Span,
+    ) -> Result<Value, TaskError> {
         let attempt = &claimed.attempt;
         let Some(handler) = self.handlers.get(&attempt.task_type) else {
             return Err(TaskError::snooze(
@@ -156,7 +245,6 @@ impl Processor {
                 format!("this worker has no handler for {:?}", attempt.task_type),
             ));
         };
-        let context = Context::new(self.house.clone(), attempt, claimed.cancel.clone());
         let payload = attempt.payload.clone();
         let work = span.in_scope(async move { handler.run(&context, payload).await });
         let mut work = Work(self.runtime.spawn(work));

@@ -19,6 +19,7 @@ use tracing::{info, warn};
 
 use crate::consumer;
 use crate::context::House;
+use crate::gate::Gate;
 use crate::handler::Handlers;
 use crate::heartbeat::{Heartbeat, Who};
 use crate::llm::Models;
@@ -149,6 +150,8 @@ impl Worker {
             slots,
             outage: Outage::new(shutdown.hard.clone()),
             runtime: runtime.clone(),
+            relay: relay.clone(),
+            gate: Gate::new(),
             shutdown: shutdown.clone(),
             label,
         };

@@ -1,23 +1,21 @@
 //! A task's whole way through a real broker and a real database, with a worker that is embedded as
 //! a Rust user would: a handler of their own beside the house's.
 
+mod house;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use house::House;
 use serde_json::{Value, json};
-use shared::broker::{Header, Operator, Properties, Publisher, Settings, Topology};
-use shared::config::{self, Config};
+use shared::broker::{Header, Operator, Properties, Publisher};
 use shared::domain::outcome::TaskError;
-use shared::domain::task::{Due, NewTask, TaskId, TaskState};
-use shared::relay::Relay;
-use shared::shutdown::Shutdown;
-use shared::store::{DeadFilter, Store, TaskRow};
-use shared::testing::{TestDatabase, eventually, needed};
-use uuid::Uuid;
+use shared::domain::task::{Due, TaskId, TaskState};
+use shared::store::DeadFilter;
+use shared::testing::eventually;
 use worker::context::Context;
 use worker::handler::{Handler, Handlers};
-use worker::run::{self, Options};
 
 /// Does what its payload says.
 struct Fixture;
@@ -65,83 +63,9 @@ impl Handler for Fixture {
     }
 }
 
-/// A worker with its database and its corner of the broker.
-struct House {
-    database: TestDatabase,
-    store: Store,
-    relay: Relay,
-    publisher: Publisher,
-    topology: Topology,
-    settings: Settings,
-    shutdown: Shutdown,
-    serving: tokio::task::JoinHandle<anyhow::Result<()>>,
-}
-
-impl House {
-    async fn open() -> Self {
-        shared::http::install_crypto();
-        let database = TestDatabase::create().await;
-        let config = config_of(&database);
-        let shutdown = Shutdown::new();
-        let prefix = config.rabbitmq.prefix.clone();
-        let url = config.amqp_url().expect("a broker").clone();
-        let settings = Settings::new(url, &prefix, "test");
-        let topology = Topology::new(&prefix, ["io_pool".to_owned()]);
-        let publisher = Publisher::start(&settings, &topology, &shutdown).expect("a valid URL");
-        let store = database.store();
-        let relay = Relay::new(store.clone(), publisher.clone());
-        let handlers = Handlers::new().with(Fixture);
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the worker's own tracker cannot wait for it"
-        )]
-        let serving =
-            tokio::spawn(run::serve(config, Options::default(), handlers, shutdown.clone()));
-        Self { database, store, relay, publisher, topology, settings, shutdown, serving }
-    }
-
-    async fn given(&self, payload: Value, change: impl FnOnce(&mut NewTask)) -> TaskId {
-        let mut task = NewTask::ad_hoc("fixture", "io_pool", payload);
-        task.retry.base = Duration::from_millis(200);
-        change(&mut task);
-        let id = self.store.enqueue(task).await.expect("enqueued").task_id;
-        self.relay.publish_now(&[id]).await.expect("published");
-        id
-    }
-
-    async fn ended(&self, task: TaskId, state: TaskState) -> TaskRow {
-        eventually(&format!("{task} is {state}"), async || {
-            let row = self.store.task(task).await.expect("read").expect("a task");
-            (row.summary.state == state).then_some(row)
-        })
-        .await
-    }
-
-    async fn close(self) {
-        self.shutdown.soft.cancel();
-        self.serving.await.expect("no panic").expect("a clean end");
-        let operator = Operator::connect(&self.settings).await.expect("a broker");
-        operator.delete_all(&self.topology).await.expect("deleted");
-        operator.close().await;
-        drop(self.database);
-    }
-}
-
-fn config_of(database: &TestDatabase) -> Config {
-    let text = format!(
-        "scheduler: {{heartbeat_interval: 1, heartbeat_ttl: 3}}\n\
-         storage:\n  postgres: {{dsn: '{}'}}\n  rabbitmq: {{url: '{}', prefix: 'test_{}'}}\n\
-         task_pools:\n  io_pool: {{max_workers: 4, task_types: [fixture]}}\n",
-        database.dsn,
-        needed("AMQP_URL"),
-        Uuid::new_v4().simple(),
-    );
-    config::load_str(&text, "test.yaml", &|_| None).expect("a valid configuration")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_goes_from_its_row_to_its_result() {
-    let house = House::open().await;
+    let house = House::open(Handlers::new().with(Fixture), "").await;
 
     let plain = house.given(json!({}), |_| ()).await;
     let step = house.given(json!({"do": "step"}), |_| ()).await;
@@ -156,7 +80,7 @@ async fn a_task_goes_from_its_row_to_its_result() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_task_comes_back_through_the_delay_queues_and_works() {
-    let house = House::open().await;
+    let house = House::open(Handlers::new().with(Fixture), "").await;
 
     let task = house.given(json!({"fail_times": 2}), |_| ()).await;
 
@@ -169,7 +93,7 @@ async fn a_failing_task_comes_back_through_the_delay_queues_and_works() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_given_up_is_a_dead_letter_in_table_and_queue_and_works_after_its_replay() {
-    let house = House::open().await;
+    let house = House::open(Handlers::new().with(Fixture), "").await;
     let task = house.given(json!({"fail_times": 1}), |task| task.retry.max_retry = 0).await;
     let panicking = house.given(json!({"do": "panic"}), |task| task.retry.max_retry = 0).await;
     house.ended(task, TaskState::Dead).await;
@@ -194,7 +118,7 @@ async fn a_task_given_up_is_a_dead_letter_in_table_and_queue_and_works_after_its
 /// "Move messages", by the shovel: the copy comes with its headers, and by the default exchange.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_moved_by_hand_replays_its_own_task_once() {
-    let house = House::open().await;
+    let house = House::open(Handlers::new().with(Fixture), "").await;
     let dying = |payload| house.given(payload, |task| task.retry.max_retry = 0);
     let task = dying(json!({"fail_times": 2})).await;
     let other = dying(json!({"do": "permanent"})).await;
@@ -206,12 +130,14 @@ async fn a_copy_moved_by_hand_replays_its_own_task_once() {
     };
     let letter = letter_of(task).await.expect("a letter");
     let others = letter_of(other).await.expect("a letter").id;
+    let publisher = Publisher::start(&house.settings, &house.topology, &house.shutdown);
+    let publisher = publisher.expect("a valid URL");
     let moved = async |letter: i64| {
         let body = json!({"task_id": task}).to_string();
         let headers = vec![("dead-letter".to_owned(), Header::Number(letter))];
         let properties = Properties { headers, ..Properties::default() };
         let queue = house.topology.pool_queue("io_pool");
-        let sent = house.publisher.publish_raw("", &queue, body.as_bytes(), &properties).await;
+        let sent = publisher.publish_raw("", &queue, body.as_bytes(), &properties).await;
         sent.expect("confirmed");
     };
     let runs_are = async |count: usize| {
@@ -242,7 +168,7 @@ async fn a_copy_moved_by_hand_replays_its_own_task_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_handler_is_ended_by_its_timeout_and_a_running_one_by_a_cancel() {
-    let house = House::open().await;
+    let house = House::open(Handlers::new().with(Fixture), "").await;
     let hanging = house
         .given(json!({"do": "hang"}), |task| {
             task.timeout = Duration::from_millis(300);
@@ -261,7 +187,7 @@ async fn a_hanging_handler_is_ended_by_its_timeout_and_a_running_one_by_a_cancel
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delayed_task_is_never_early() {
-    let house = House::open().await;
+    let house = House::open(Handlers::new().with(Fixture), "").await;
     let delay = Due::In(Duration::from_millis(1500));
 
     let task = house.given(json!({}), |task| task.due = delay).await;

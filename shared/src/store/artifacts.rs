@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::connect::Store;
+use super::connect::{Session, Store};
 use super::error::Error;
 use crate::domain::attempt::ClaimToken;
 use crate::domain::execution_key::hex;
@@ -55,22 +55,7 @@ impl Store {
         token: ClaimToken,
         artifact: &NewArtifact,
     ) -> Result<Option<(i64, TaskId)>, Error> {
-        let hash = Sha256::digest(&artifact.content).to_vec();
-        let row = self
-            .query_opt(
-                include_str!("sql/keep_artifact.sql"),
-                &[
-                    &task.0,
-                    &token.0,
-                    &artifact.report,
-                    &artifact.date,
-                    &artifact.content_type,
-                    &hash,
-                    &artifact.content,
-                ],
-            )
-            .await?;
-        Ok(row.map(|row| (row.get("id"), TaskId(row.get("task_id")))))
+        keep_in(&self.session().await?, task, token, artifact).await
     }
 
     /// Reports, newest first.
@@ -93,6 +78,31 @@ impl Store {
         let row = self.query_opt(include_str!("sql/artifact.sql"), &[&id, &report, &date]).await?;
         Ok(row.map(|row| (artifact_of(&row), row.get("content"))))
     }
+}
+
+/// Keeps a report on a given connection, so that a transaction may.
+pub(super) async fn keep_in(
+    session: &Session,
+    task: TaskId,
+    token: ClaimToken,
+    artifact: &NewArtifact,
+) -> Result<Option<(i64, TaskId)>, Error> {
+    let hash = Sha256::digest(&artifact.content).to_vec();
+    let rows = session
+        .query(
+            include_str!("sql/keep_artifact.sql"),
+            &[
+                &task.0,
+                &token.0,
+                &artifact.report,
+                &artifact.date,
+                &artifact.content_type,
+                &hash,
+                &artifact.content,
+            ],
+        )
+        .await?;
+    Ok(rows.first().map(|row| (row.get("id"), TaskId(row.get("task_id")))))
 }
 
 fn artifact_of(row: &Row) -> Artifact {

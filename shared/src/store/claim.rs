@@ -81,6 +81,13 @@ impl Store {
         Ok(Claim::Skip(Settlement::ack()))
     }
 
+    /// Lets the deadline of a claim run from now; false when the claim is no longer ours.
+    pub async fn restart_deadline(&self, task: TaskId, token: ClaimToken) -> Result<bool, Error> {
+        let grace = DEADLINE_GRACE.as_millis() as i64;
+        let sql = include_str!("sql/restart_deadline.sql");
+        Ok(self.query_opt(sql, &[&task.0, &token.0, &grace]).await?.is_some())
+    }
+
     async fn claim_batch(&self, batch: Vec<Asked>) -> Vec<Result<Answer, Error>> {
         let mut answers: Vec<Option<Result<Answer, Error>>> = batch.iter().map(|_| None).collect();
         let mut rounds: Vec<(Incarnation, Vec<usize>)> = Vec::new();

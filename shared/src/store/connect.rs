@@ -95,7 +95,7 @@ impl std::fmt::Debug for Store {
 /// A borrowed connection with the house's way of asking.
 pub(super) struct Session {
     pub(super) client: Object,
-    at: String,
+    pub(super) at: String,
 }
 
 impl Store {

@@ -11,9 +11,10 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::batch::MAX_BATCH;
-use super::connect::Store;
+use super::connect::{Session, Store};
 use super::error::Error;
 use crate::domain::execution_key::payload_hash;
+use crate::domain::outcome::TaskError;
 use crate::domain::task::{Due, Enqueued, NewTask, PayloadError, Semantics, TaskId, check_payload};
 
 /// Why a task was not enqueued.
@@ -39,6 +40,15 @@ pub enum EnqueueError {
     Store(#[from] Error),
 }
 
+impl From<EnqueueError> for TaskError {
+    fn from(error: EnqueueError) -> Self {
+        match error {
+            EnqueueError::Store(error) => error.into(),
+            EnqueueError::KeyReused { .. } | EnqueueError::Payload(_) => Self::permanent(error),
+        }
+    }
+}
+
 impl Store {
     /// Enqueues one task.
     pub async fn enqueue(&self, task: NewTask) -> Result<Enqueued, EnqueueError> {
@@ -53,66 +63,79 @@ impl Store {
         &self,
         tasks: &[NewTask],
     ) -> Result<Vec<Result<Enqueued, EnqueueError>>, Error> {
-        let mut answers: BTreeMap<usize, Result<Enqueued, EnqueueError>> = BTreeMap::new();
-        let mut left: Vec<usize> = Vec::with_capacity(tasks.len());
-        for (n, task) in tasks.iter().enumerate() {
-            match check_payload(&task.payload) {
-                Ok(()) => left.push(n),
-                Err(error) => {
-                    answers.insert(n, Err(error.into()));
-                }
-            }
+        if tasks.is_empty() {
+            return Ok(Vec::new());
         }
-        while !left.is_empty() {
-            let mut keys = HashSet::new();
-            let (mut now, mut later) = (Vec::new(), Vec::new());
-            for n in left {
-                let fits = now.len() < MAX_BATCH && keys.insert((&tasks[n].name, tasks[n].key()));
-                if fits { now.push(n) } else { later.push(n) }
-            }
-            let batch: Vec<&NewTask> = now.iter().map(|&n| &tasks[n]).collect();
-            for (n, answer) in now.into_iter().zip(self.enqueue_batch(&batch).await?) {
-                answers.insert(n, answer);
-            }
-            left = later;
-        }
-        Ok(answers.into_values().collect())
+        all_in(&self.session().await?, self.key_retention, tasks).await
     }
+}
 
-    async fn enqueue_batch(
-        &self,
-        tasks: &[&NewTask],
-    ) -> Result<Vec<Result<Enqueued, EnqueueError>>, Error> {
-        let ids: Vec<Uuid> = tasks.iter().map(|t| t.id.0).collect();
-        let names: Vec<&str> = tasks.iter().map(|t| t.name.as_str()).collect();
-        let keys: Vec<String> = tasks.iter().map(|t| t.key()).collect();
-        let hashes: Vec<Vec<u8>> = tasks.iter().map(|t| payload_hash(&t.payload)).collect();
-        let types: Vec<&str> = tasks.iter().map(|t| t.task_type.as_str()).collect();
-        let pools: Vec<&str> = tasks.iter().map(|t| t.pool.as_str()).collect();
-        let payloads: Vec<&Value> = tasks.iter().map(|t| &t.payload).collect();
-        let (delays, dues): (Vec<i64>, Vec<Option<DateTime<Utc>>>) =
-            tasks.iter().map(|t| due_columns(t.due)).unzip();
-        let timeouts: Vec<i64> = tasks.iter().map(|t| millis(t.timeout)).collect();
-        let retries: Vec<i32> = tasks.iter().map(|t| t.retry.max_retry as i32).collect();
-        let bases: Vec<i64> = tasks.iter().map(|t| millis(t.retry.base)).collect();
-        let maxes: Vec<i64> = tasks.iter().map(|t| millis(t.retry.max)).collect();
-        let once: Vec<bool> = tasks.iter().map(|t| t.semantics == Semantics::AtMostOnce).collect();
-        let traces: Vec<Option<&str>> = tasks.iter().map(|t| t.traceparent.as_deref()).collect();
-        let keep = self.key_retention.as_secs_f64();
-        let rows = self
-            .query(
-                include_str!("sql/enqueue.sql"),
-                &[
-                    &ids, &names, &keys, &hashes, &types, &pools, &payloads, &delays, &dues,
-                    &timeouts, &retries, &bases, &maxes, &once, &traces, &keep,
-                ],
-            )
-            .await?;
-        if rows.len() != tasks.len() {
-            return Err(Error::row("enqueue answered another number of rows than it was asked"));
+/// As [`Store::enqueue_all`], on a given connection, so that a transaction may.
+pub(super) async fn all_in(
+    session: &Session,
+    key_retention: Duration,
+    tasks: &[NewTask],
+) -> Result<Vec<Result<Enqueued, EnqueueError>>, Error> {
+    let mut answers: BTreeMap<usize, Result<Enqueued, EnqueueError>> = BTreeMap::new();
+    let mut left: Vec<usize> = Vec::with_capacity(tasks.len());
+    for (n, task) in tasks.iter().enumerate() {
+        match check_payload(&task.payload) {
+            Ok(()) => left.push(n),
+            Err(error) => {
+                answers.insert(n, Err(error.into()));
+            }
         }
-        rows.iter().zip(tasks).map(|(row, task)| enqueued_of(row, task)).collect()
     }
+    while !left.is_empty() {
+        let mut keys = HashSet::new();
+        let (mut now, mut later) = (Vec::new(), Vec::new());
+        for n in left {
+            let fits = now.len() < MAX_BATCH && keys.insert((&tasks[n].name, tasks[n].key()));
+            if fits { now.push(n) } else { later.push(n) }
+        }
+        let batch: Vec<&NewTask> = now.iter().map(|&n| &tasks[n]).collect();
+        for (n, answer) in now.into_iter().zip(batch_in(session, key_retention, &batch).await?) {
+            answers.insert(n, answer);
+        }
+        left = later;
+    }
+    Ok(answers.into_values().collect())
+}
+
+async fn batch_in(
+    session: &Session,
+    key_retention: Duration,
+    tasks: &[&NewTask],
+) -> Result<Vec<Result<Enqueued, EnqueueError>>, Error> {
+    let ids: Vec<Uuid> = tasks.iter().map(|t| t.id.0).collect();
+    let names: Vec<&str> = tasks.iter().map(|t| t.name.as_str()).collect();
+    let keys: Vec<String> = tasks.iter().map(|t| t.key()).collect();
+    let hashes: Vec<Vec<u8>> = tasks.iter().map(|t| payload_hash(&t.payload)).collect();
+    let types: Vec<&str> = tasks.iter().map(|t| t.task_type.as_str()).collect();
+    let pools: Vec<&str> = tasks.iter().map(|t| t.pool.as_str()).collect();
+    let payloads: Vec<&Value> = tasks.iter().map(|t| &t.payload).collect();
+    let (delays, dues): (Vec<i64>, Vec<Option<DateTime<Utc>>>) =
+        tasks.iter().map(|t| due_columns(t.due)).unzip();
+    let timeouts: Vec<i64> = tasks.iter().map(|t| millis(t.timeout)).collect();
+    let retries: Vec<i32> = tasks.iter().map(|t| t.retry.max_retry as i32).collect();
+    let bases: Vec<i64> = tasks.iter().map(|t| millis(t.retry.base)).collect();
+    let maxes: Vec<i64> = tasks.iter().map(|t| millis(t.retry.max)).collect();
+    let once: Vec<bool> = tasks.iter().map(|t| t.semantics == Semantics::AtMostOnce).collect();
+    let traces: Vec<Option<&str>> = tasks.iter().map(|t| t.traceparent.as_deref()).collect();
+    let keep = key_retention.as_secs_f64();
+    let rows = session
+        .query(
+            include_str!("sql/enqueue.sql"),
+            &[
+                &ids, &names, &keys, &hashes, &types, &pools, &payloads, &delays, &dues, &timeouts,
+                &retries, &bases, &maxes, &once, &traces, &keep,
+            ],
+        )
+        .await?;
+    if rows.len() != tasks.len() {
+        return Err(Error::row("enqueue answered another number of rows than it was asked"));
+    }
+    rows.iter().zip(tasks).map(|(row, task)| enqueued_of(row, task)).collect()
 }
 
 fn enqueued_of(row: &Row, task: &NewTask) -> Result<Result<Enqueued, EnqueueError>, Error> {

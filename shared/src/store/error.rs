@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use tokio_postgres::error::SqlState;
 
+use crate::domain::outcome::TaskError;
+
 /// A failed conversation with `PostgreSQL`. Cheap to clone: a batch shares one.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -94,6 +96,13 @@ impl Error {
         }
     }
 
+    /// True when the same transaction may well succeed if it is begun anew: the connection went, a
+    /// deadlock, a lock that took too long, a plan made before a migration.
+    pub fn is_passing(&self) -> bool {
+        let passing = ["0A000", "25P03", "40001", "40P01", "55P03"];
+        self.is_unreachable() || self.code().is_some_and(|code| passing.contains(&code))
+    }
+
     pub(super) fn row(message: impl std::fmt::Display) -> Self {
         Self::Row(message.to_string())
     }
@@ -126,6 +135,19 @@ impl Error {
             message: cause,
             source: error,
         }))
+    }
+}
+
+/// A handler's own statement: what the same statement will meet again is final.
+impl From<Error> for TaskError {
+    fn from(error: Error) -> Self {
+        match error.code() {
+            // Data that does not fit (22), and a statement that is wrong or not allowed (42).
+            Some(code) if code.starts_with("22") || code.starts_with("42") => {
+                Self::permanent(error)
+            }
+            _ => Self::retry(error),
+        }
     }
 }
 

@@ -172,7 +172,7 @@ fn settle_end(row: &Row) -> Result<Recorded, Error> {
 }
 
 /// `jsonb` has no NUL: it becomes U+FFFD, rather than an endless retry of the record.
-fn without_nul(value: &Value) -> Value {
+pub(super) fn without_nul(value: &Value) -> Value {
     match value {
         Value::String(text) if text.contains('\0') => Value::String(text.replace('\0', "\u{fffd}")),
         Value::Array(items) => Value::Array(items.iter().map(without_nul).collect()),

@@ -13,11 +13,11 @@ use shared::domain::outcome::TaskError;
 use shared::domain::payloads::{self, Payload};
 use shared::domain::{clock, template};
 use shared::http::Call;
-use shared::store::NewArtifact;
 use shared::store::source::Sources;
+use shared::store::{NewArtifact, Tx};
 
 use super::web::{Web, reveal_headers};
-use crate::context::{Context, claim_lost, store_error};
+use crate::context::{Context, claim_lost};
 use crate::handler::Handler;
 use crate::llm::{ChatRequest, Message};
 
@@ -215,7 +215,8 @@ async fn render(what: &str, text: String, variables: Value) -> Result<String, Ta
     }
 }
 
-/// Keeps the report, copies it where it is wanted, and says what there is now.
+/// Keeps the report, copies it where it is wanted, and completes the task with what there is now:
+/// all of it or nothing.
 async fn keep(
     context: &Context,
     report: String,
@@ -229,26 +230,28 @@ async fn keep(
         content_type: content_type.to_owned(),
         content: text.into_bytes(),
     };
-    let (store, task) = (&context.house.store, context.task_id);
-    let kept = store.keep_artifact(task, context.token, &artifact).await.map_err(store_error)?;
-    let (id, owner) = kept.ok_or_else(claim_lost)?;
-    let sha256 = hex(&Sha256::digest(&artifact.content));
+    context.complete_in(|tx| kept_in(tx, context, &artifact)).await
+}
+
+async fn kept_in(tx: Tx, context: &Context, artifact: &NewArtifact) -> Result<Value, TaskError> {
+    let (id, owner) = tx.keep_artifact(artifact).await?.ok_or_else(claim_lost)?;
+    if owner != context.task_id {
+        // One report per name and date: this one was made before, and stays as it is.
+        let said = json!({"artifact": id, "report": artifact.report, "date": artifact.date, "made_by": owner});
+        return Ok(said);
+    }
     let mut result = json!({
         "artifact": id,
         "report": artifact.report,
         "date": artifact.date,
         "bytes": artifact.content.len(),
-        "sha256": sha256,
+        "sha256": hex(&Sha256::digest(&artifact.content)),
     });
-    if owner != task {
-        // One report per name and date: this one was made before, and stays as it is.
-        let said = json!({"artifact": id, "report": artifact.report, "date": artifact.date, "made_by": owner});
-        return Ok(said);
-    }
     if let Some(directory) = &context.house.config.artifacts_dir {
-        let file = copy::write(directory, &artifact).await.map_err(|error| {
+        // Inside: the row's lock keeps a late worker from replacing its successor's copy.
+        let file = copy::write(directory, artifact).await.map_err(|error| {
             TaskError::retry(format!(
-                "the report is kept, but its copy in {} cannot be written: {error}",
+                "the report is made, but its copy in {} cannot be written: {error}",
                 directory.display()
             ))
         })?;

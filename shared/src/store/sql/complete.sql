@@ -22,7 +22,7 @@ kept AS (
     SELECT d.id, i.result FROM done d JOIN input i ON i.id = d.id
     ON CONFLICT (task_id) DO UPDATE SET result = excluded.result
 )
-SELECT i.id,
+SELECT i.id, d.id IS NOT NULL AS now,
        d.id IS NOT NULL OR EXISTS (
            SELECT FROM attempts a WHERE a.task_id = i.id AND a.token = i.token AND a.outcome = 'completed'
        ) AS recorded

@@ -70,7 +70,8 @@ LEFT JOIN letters l ON l.task_id = i.id
 LEFT JOIN tasks t ON t.id = i.id
 LEFT JOIN task_inputs n ON n.task_id = i.id
 LEFT JOIN attempts w ON w.task_id = i.id AND w.token = i.token
--- A repeat after a lost answer: this claim's row is ended already, by us.
+-- A repeat after a lost answer: this claim's row is ended already, by us. Or the handler completed
+-- in a transaction of its own and was stopped before it could say so.
 LEFT JOIN attempts a ON a.task_id = i.id AND a.token = i.token AND m.id IS NULL
-    AND a.outcome IN ('retry', 'snooze', 'dead', 'cancelled', 'released')
+    AND a.outcome IN ('retry', 'snooze', 'dead', 'cancelled', 'released', 'completed')
 LEFT JOIN dead_letters d ON d.task_id = i.id AND d.run = a.run AND l.id IS NULL
