@@ -186,7 +186,19 @@ impl Processor {
     ) -> Option<Recorded> {
         let completion =
             Completion { task: attempt.task_id, token: attempt.token, traceparent, outcome };
-        self.outage.hold("record", || self.store.record(&completion)).await
+        let write = async || match self.store.record(&completion).await {
+            // What cannot be stored would be tried for ever: the task is given up, and says why.
+            Err(error) if error.is_data() => {
+                let failure = Failure::new(
+                    ErrorClass::Permanent,
+                    format!("the outcome cannot be stored: {error}"),
+                );
+                let outcome = outcome::Outcome::Dead { failure };
+                self.store.record(&Completion { outcome, ..completion.clone() }).await
+            }
+            answer => answer,
+        };
+        self.outage.hold("record", write).await
     }
 
     /// Publishes tasks that a handler enqueued with its completion; the relay covers a failure.
