@@ -12,19 +12,19 @@ use shared::domain::message::{Body, Message};
 use shared::domain::task::TaskId;
 use shared::store::{Action, Settlement};
 use shared::telemetry::{metrics, spans};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+use crate::places::{Places, Slot};
 use crate::processor::{Processor, Taken};
 
 /// What a pool's loop works with.
 pub struct Pool {
-    /// Its name.
-    pub name: String,
     /// Its queue, for spans.
     pub queue: String,
     /// Its slots.
-    pub slots: usize,
+    pub places: Arc<Places>,
     /// Tasks with a longer timeout are acked right after their claim: the lease protects them, and
     /// the broker's consumer timeout would not.
     pub ack_early_above: Duration,
@@ -37,10 +37,17 @@ pub struct Pool {
 impl Pool {
     /// Takes and runs until the consumer ends or a drain is asked, then waits for its slots.
     pub async fn run(self: Arc<Self>, mut consumer: Consumer, mut draining: watch::Receiver<bool>) {
-        let free = Arc::new(Semaphore::new(self.slots));
+        let deliveries = TaskTracker::new();
         loop {
-            // Never closed, so never an error.
-            let Ok(slot) = free.clone().acquire_owned().await else { break };
+            let slot = tokio::select! {
+                slot = self.places.take() => slot,
+                // All slots may be lost.
+                () = self.processor.shutdown.soft.cancelled() => None,
+            };
+            let Some(slot) = slot else {
+                consumer.stop_consuming().await;
+                break;
+            };
             if self.processor.outage.is_down() {
                 consumer.pause().await;
                 self.processor.outage.over().await;
@@ -54,22 +61,18 @@ impl Pool {
                 }
             };
             let Some(delivery) = delivery else { break };
-            metrics::slots(
-                &self.name,
-                (self.slots - free.available_permits()) as u64,
-                self.slots as u64,
-            );
+            self.places.tell();
             let this = self.clone();
-            self.processor.shutdown.spawn(async move {
-                this.deliver(delivery).await;
-                drop(slot);
-            });
+            self.processor.shutdown.spawn(deliveries.track_future(async move {
+                this.deliver(delivery, &slot).await;
+            }));
         }
-        // All permits back: every slot has settled.
-        let _ = free.acquire_many(self.slots as u32).await;
+        // Every delivery is settled; a lost slot has settled its own and is not waited for.
+        deliveries.close();
+        deliveries.wait().await;
     }
 
-    async fn deliver(&self, delivery: Delivery) {
+    async fn deliver(&self, delivery: Delivery, slot: &Arc<Slot>) {
         let started = Instant::now();
         metrics::message_consumed(&self.queue);
         let span = spans::process(
@@ -89,7 +92,7 @@ impl Pool {
         span.in_scope(async {
             let ids = delivery.body().map(Body::ids).map_err(ToString::to_string);
             match ids {
-                Ok(ids) => self.work(delivery, ids).await,
+                Ok(ids) => self.work(delivery, ids, slot).await,
                 Err(reason) => self.unreadable(delivery, &reason).await,
             }
         })
@@ -98,10 +101,10 @@ impl Pool {
     }
 
     /// Runs the tasks of a delivery one after another, then acks it.
-    async fn work(&self, delivery: Delivery, ids: Vec<TaskId>) {
+    async fn work(&self, delivery: Delivery, ids: Vec<TaskId>, slot: &Arc<Slot>) {
         let mut held = Some(delivery);
         for id in ids {
-            let settlement = match self.processor.claim(id).await {
+            let settlement = match self.processor.claim(id, slot).await {
                 Taken::Leave => return,
                 Taken::Settle(settlement) => settlement,
                 Taken::Task(claimed) => {

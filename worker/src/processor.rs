@@ -17,7 +17,7 @@ use shared::store::{Claim, Completion, Recorded, Settlement, Store};
 use shared::telemetry::spans::{self, Span};
 use shared::telemetry::{metrics, names};
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -26,6 +26,7 @@ use crate::gate::{self, Gate, SOLO_AGAIN, Turn};
 use crate::handler::Handlers;
 use crate::heartbeat::{Heartbeat, Identity};
 use crate::outage::Outage;
+use crate::places::{STOP_PATIENCE, Slot};
 use crate::slots::{Held, Listed, Slots};
 
 /// A rolling deploy: a newer worker may know the type. Costs no failure.
@@ -65,6 +66,8 @@ pub struct Claimed {
     cancel: CancellationToken,
     /// Among others or alone; others wait for its end.
     turn: Option<Turn>,
+    /// Kept by a handler that does not end.
+    slot: Arc<Slot>,
     /// Keeps the claim on the list until the record is written.
     _listed: Listed,
 }
@@ -88,7 +91,7 @@ impl Claimed {
 
 impl Processor {
     /// Claims a task under our living identity, with a token of its own.
-    pub async fn claim(&self, task: TaskId) -> Taken {
+    pub async fn claim(&self, task: TaskId, slot: &Arc<Slot>) -> Taken {
         loop {
             // Before the claim, whose deadline would run while it waits.
             let turn = tokio::select! {
@@ -105,6 +108,7 @@ impl Processor {
                 Some(Claim::Run(attempt)) => {
                     let turn = Some(turn);
                     return Taken::Task(Claimed {
+                        slot: slot.clone(),
                         attempt,
                         identity,
                         cancel,
@@ -229,32 +233,40 @@ impl Processor {
         };
         let payload = attempt.payload.clone();
         let work = span.in_scope(async move { handler.run(&context, payload).await });
-        let mut work = Work(self.runtime.spawn(work));
+        let mut work = self.runtime.spawn(work);
+        let _stopped = StopOnDrop(work.abort_handle());
 
-        tokio::select! {
+        let wall = tokio::select! {
             biased;
-            joined = &mut work.0 => match joined {
-                Ok(result) => result,
-                Err(error) => Err(panicked(error)),
-            },
-            () = claimed.identity.lost.cancelled() => Err(interrupted("the lease was lost")),
-            () = claimed.cancel.cancelled() => Err(TaskError::Cancelled),
-            () = self.shutdown.hard.cancelled() => Err(interrupted("the worker was stopped")),
-            () = tokio::time::sleep(attempt.timeout) => Err(TaskError::Retry {
+            joined = &mut work => return joined.unwrap_or_else(|error| Err(panicked(error))),
+            () = claimed.identity.lost.cancelled() => interrupted("the lease was lost"),
+            () = claimed.cancel.cancelled() => TaskError::Cancelled,
+            () = self.shutdown.hard.cancelled() => interrupted("the worker was stopped"),
+            () = tokio::time::sleep(attempt.timeout) => TaskError::Retry {
                 failure: Failure::new(
                     ErrorClass::Timeout,
                     format!("timed out after {:?}", attempt.timeout),
                 ),
                 after: None,
-            }),
+            },
+        };
+        self.stop(work, claimed).await;
+        Err(wall)
+    }
+
+    /// Stops a handler; one that does not end keeps its slot.
+    async fn stop(&self, mut work: JoinHandle<Result<Value, TaskError>>, claimed: &Claimed) {
+        work.abort();
+        if tokio::time::timeout(STOP_PATIENCE, &mut work).await.is_err() {
+            claimed.slot.clone().lose(&claimed.attempt, work, &self.runtime);
         }
     }
 }
 
-/// A running handler; stopped when it is no longer waited for.
-struct Work(JoinHandle<Result<Value, TaskError>>);
+/// A running handler is stopped when it is no longer waited for.
+struct StopOnDrop(AbortHandle);
 
-impl Drop for Work {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
