@@ -28,8 +28,6 @@ use crate::places::{Places, SlotsLost};
 use crate::processor::Processor;
 use crate::slots::Slots;
 
-/// Time that running tasks get after a soft stop; then they are given back, no failure counted.
-pub const DRAIN: Duration = Duration::from_secs(60);
 /// Time for given-back tasks to be recorded after a hard stop.
 pub const GIVE_BACK: Duration = Duration::from_secs(5);
 /// Pause between looks for cancelled tasks, while something runs.
@@ -209,13 +207,13 @@ impl Worker {
         if self.restart.is_cancelled() { Err(SlotsLost.into()) } else { Ok(()) }
     }
 
-    /// Resolves at the hard token, or when a soft stop has lasted for the grace.
+    /// Resolves at the hard token, or when a soft stop has lasted for `limits.drain`.
     async fn hard_stop(&self) {
         tokio::select! {
             () = self.shutdown.hard.cancelled() => {}
             () = async {
                 self.shutdown.soft.cancelled().await;
-                tokio::time::sleep(DRAIN).await;
+                tokio::time::sleep(self.config.limits.drain).await;
             } => self.shutdown.hard.cancel(),
         }
     }
