@@ -10,6 +10,7 @@ use shared::broker::{Consumer, Delivery, Destination, Error, Publisher};
 use shared::domain::delay::rung_for;
 use shared::domain::message::{Body, Message};
 use shared::domain::task::TaskId;
+use shared::failpoint;
 use shared::store::{Action, Settlement};
 use shared::telemetry::{metrics, spans};
 use tokio::sync::watch;
@@ -123,6 +124,7 @@ impl Pool {
             self.settle(settlement, held.as_ref()).await;
         }
         if let Some(delivery) = held {
+            failpoint::hit("before_ack").await;
             delivery.ack().await;
         }
     }
@@ -132,6 +134,7 @@ impl Pool {
         match settlement.into_action() {
             Action::Ack | Action::Fenced => {}
             Action::Delay { remaining, mut message, mark } => {
+                failpoint::hit("in_retry").await;
                 let to = rung_for(remaining).map_or(Destination::Tasks, Destination::Retry);
                 if self.publish(to, &mut message).await.is_ok() && mark {
                     let marks = [(message.task_id, message.run)];
@@ -141,6 +144,7 @@ impl Pool {
                 }
             }
             Action::DeadLetter { mut message } => {
+                failpoint::hit("in_dead_letter").await;
                 let letter = message.dead_letter;
                 if self.publish(Destination::Dead, &mut message).await.is_ok()
                     && let Some(letter) = letter

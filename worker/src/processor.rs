@@ -11,6 +11,7 @@ use serde_json::Value;
 use shared::domain::attempt::{Attempt, ClaimToken};
 use shared::domain::outcome::{self, ErrorClass, Failure, TaskError};
 use shared::domain::task::TaskId;
+use shared::failpoint;
 use shared::relay::Relay;
 use shared::shutdown::Shutdown;
 use shared::store::{Claim, Completion, Recorded, Settlement, Store};
@@ -106,6 +107,7 @@ impl Processor {
             let ask = || self.store.claim(task, token, identity.incarnation);
             match self.outage.hold("claim", ask).await {
                 Some(Claim::Run(attempt)) => {
+                    failpoint::hit("after_claim").await;
                     let turn = Some(turn);
                     return Taken::Task(Claimed {
                         slot: slot.clone(),
@@ -139,6 +141,7 @@ impl Processor {
             Ok(()) => self.run(&claimed, context, &span).await,
             Err(error) => Err(error),
         };
+        failpoint::hit("after_effect").await;
         let ended = ending.take();
         // What is committed is completed, whatever the handler said or met afterwards.
         let committed = ended.as_ref().is_some_and(|ended| !ended.recorded.settlement.is_fenced());
@@ -156,6 +159,7 @@ impl Processor {
             }
             None => self.record(attempt, span.traceparent(), outcome).await?,
         };
+        failpoint::hit("after_record").await;
         if recorded.settlement.is_fenced() {
             metrics::fenced(&attempt.task_type);
             warn!(task.id = %attempt.task_id, task.run = attempt.run,

@@ -94,6 +94,7 @@ impl Store {
     pub async fn replay(&self, letter: i64, by: &str) -> Result<Replayed, Error> {
         let row = self.query_opt(include_str!("sql/replay.sql"), &[&letter, &by]).await?;
         if let Some(row) = row {
+            crate::failpoint::hit("in_replay").await;
             return Ok(Replayed::Queued(TaskId(row.get("id"))));
         }
         let filter = DeadFilter { all: true, id: Some(letter), ..DeadFilter::default() };
