@@ -74,6 +74,11 @@ pub struct Member {
 impl Member {
     /// Starts one; its log goes to a file of the ground.
     pub fn start(ground: &Ground, role: Role) -> anyhow::Result<Self> {
+        Self::start_with(ground, role, &[])
+    }
+
+    /// Starts one with more variables.
+    pub fn start_with(ground: &Ground, role: Role, more: &[(&str, &str)]) -> anyhow::Result<Self> {
         let program = role.path()?;
         let address = free_address()?;
         let log = ground.directory().join(format!("{}-{}.log", role.program(), address.port()));
@@ -84,6 +89,7 @@ impl Member {
             .arg(ground.file())
             .env_remove("BELFRY_CONFIG")
             .envs(ground.variables())
+            .envs(more.iter().copied())
             .env("BELFRY_HTTP_ADDR", address.to_string())
             .stdin(Stdio::null())
             .stdout(file.try_clone().context("a second handle of the log")?)
@@ -125,12 +131,28 @@ impl Member {
         self.child.kill().await.context("killing a process")
     }
 
+    /// True while its readiness page says so.
+    pub async fn is_ready(&self) -> bool {
+        shared::health::probe(self.address).await
+    }
+
     /// SIGTERM, and its end.
-    pub async fn stop(mut self, patience: Duration) -> anyhow::Result<ExitStatus> {
+    pub async fn stop(self, patience: Duration) -> anyhow::Result<ExitStatus> {
+        self.terminate().await?;
+        self.ended(patience).await
+    }
+
+    /// SIGTERM, and no waiting.
+    pub async fn terminate(&self) -> anyhow::Result<()> {
         let pid = self.pid().context("the process has ended")?.to_string();
         // A shell's `kill` is there on every Unix, and this crate may hold no unsafe code.
         let told = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid]).status().await?;
         ensure!(told.success(), "SIGTERM was not delivered: {told}");
+        Ok(())
+    }
+
+    /// Its end.
+    pub async fn ended(mut self, patience: Duration) -> anyhow::Result<ExitStatus> {
         timeout(patience, self.child.wait())
             .await
             .map_err(|_| {

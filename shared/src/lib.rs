@@ -4,11 +4,13 @@
 //! * [`store`] — the only room that speaks SQL. `PostgreSQL` is the truth.
 //! * [`broker`] — the only room that speaks AMQP. `RabbitMQ` is the wake-up call.
 //! * [`config`], [`telemetry`], [`http`], [`shutdown`], [`health`] — what every binary needs at its door.
+//! * [`failpoint`] — places where tests let a process die; compiled out of releases.
 //! * [`sweeps`] and [`relay`] — recovery and publishing, run by any producer and any worker.
 
 pub mod broker;
 pub mod config;
 pub mod domain;
+pub mod failpoint;
 pub mod health;
 pub mod http;
 pub mod process;

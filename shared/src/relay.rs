@@ -14,6 +14,7 @@ use crate::broker::{self, Destination, Publisher};
 use crate::domain::delay::rung_for;
 use crate::domain::message::Message;
 use crate::domain::task::TaskId;
+use crate::failpoint;
 use crate::shutdown::Shutdown;
 use crate::store::{Error, MAX_BATCH, Store, Unpublished};
 use crate::telemetry::{metrics, spans};
@@ -108,9 +109,11 @@ impl Relay {
             })
             .collect();
         let (confirmed, error) = self.publish_traced(&mut batch).await;
+        failpoint::hit("after_publish").await;
         let marks: Vec<(TaskId, u32)> =
             confirmed.iter().map(|&n| (batch[n].1.task_id, batch[n].1.run)).collect();
         if !marks.is_empty() {
+            failpoint::hit("before_mark").await;
             self.store.mark_published(&marks).await?;
         }
         Ok(Published { confirmed: marks.len(), left: batch.len() - marks.len(), error })

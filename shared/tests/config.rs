@@ -112,7 +112,7 @@ alerts: {webhook: "https://hooks.example/x", repeat: 1h}
 sources: {reporting: {dsn: "host=db dbname=x", mode: write, max_rows: 5, statement_timeout: 7}}
 secrets: {token: abc}
 http: {allow_hosts: ["Internal.example:8080"], allow_private: true}
-limits: {ack_early_above: 5m, crash_limit: 2}
+limits: {ack_early_above: 5m, crash_limit: 2, drain: 0s}
 retention: {completed: 1d, dead: 2d, execution_keys: 3d}
 reports:
   daily:
@@ -145,6 +145,7 @@ http_addr: "localhost:9090"
     assert_eq!(config.model.endpoints["local"].models, ["m2", "m3"]);
     assert_eq!(config.model.limits["m1"].tokens_per_day, Some(5000));
     assert_eq!(config.http.allow_hosts, ["internal.example:8080"]);
+    assert_eq!((config.limits.crash_limit, config.limits.drain), (2, Duration::ZERO));
     assert!(!config.sources["reporting"].read_only);
     assert_eq!(config.reports["daily"].queries["rows"].params.len(), 2);
     assert_eq!(config.http_addr.map(|addr| addr.to_string()).as_deref(), Some("127.0.0.1:9090"));

@@ -1,5 +1,6 @@
 //! The worker's commands: each loads the configuration, does one thing, and ends with the house's
-//! exit codes (0 ok, 1 failed, 2 usage or configuration, 4 a service cannot be reached).
+//! exit codes (0 ok, 1 failed, 2 usage or configuration, 4 a service cannot be reached,
+//! 75 start me again).
 
 use std::future::Future;
 use std::io::Write as _;
@@ -12,12 +13,15 @@ use shared::process;
 use shared::store::{Purpose, Store, StoreOptions};
 
 use crate::handlers;
+use crate::places::SlotsLost;
 use crate::run::{self, Options};
 
 /// Usage or configuration.
 const USAGE: u8 = 2;
 /// A service cannot be reached.
 const UNREACHABLE: u8 = 4;
+/// Only a new process gets its lost slots back: `EX_TEMPFAIL` of sysexits.h.
+const START_AGAIN: u8 = 75;
 
 /// Prints an error and answers its exit code.
 pub fn exit(result: anyhow::Result<()>) -> ExitCode {
@@ -30,6 +34,9 @@ pub fn exit(result: anyhow::Result<()>) -> ExitCode {
         || error.downcast_ref::<shared::broker::Error>().is_some();
     let usage =
         error.is::<Problems>() || error.is::<config::Missing>() || error.is::<run::UnknownPool>();
+    if error.is::<SlotsLost>() {
+        return ExitCode::from(START_AGAIN);
+    }
     ExitCode::from(match (usage, unreachable) {
         (true, _) => USAGE,
         (_, true) => UNREACHABLE,

@@ -10,21 +10,22 @@ use shared::broker::{Consumer, Delivery, Destination, Error, Publisher};
 use shared::domain::delay::rung_for;
 use shared::domain::message::{Body, Message};
 use shared::domain::task::TaskId;
+use shared::failpoint;
 use shared::store::{Action, Settlement};
 use shared::telemetry::{metrics, spans};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+use crate::places::{Places, Slot};
 use crate::processor::{Processor, Taken};
 
 /// What a pool's loop works with.
 pub struct Pool {
-    /// Its name.
-    pub name: String,
     /// Its queue, for spans.
     pub queue: String,
     /// Its slots.
-    pub slots: usize,
+    pub places: Arc<Places>,
     /// Tasks with a longer timeout are acked right after their claim: the lease protects them, and
     /// the broker's consumer timeout would not.
     pub ack_early_above: Duration,
@@ -37,10 +38,17 @@ pub struct Pool {
 impl Pool {
     /// Takes and runs until the consumer ends or a drain is asked, then waits for its slots.
     pub async fn run(self: Arc<Self>, mut consumer: Consumer, mut draining: watch::Receiver<bool>) {
-        let free = Arc::new(Semaphore::new(self.slots));
+        let deliveries = TaskTracker::new();
         loop {
-            // Never closed, so never an error.
-            let Ok(slot) = free.clone().acquire_owned().await else { break };
+            let slot = tokio::select! {
+                slot = self.places.take() => slot,
+                // All slots may be lost.
+                () = self.processor.shutdown.soft.cancelled() => None,
+            };
+            let Some(slot) = slot else {
+                consumer.stop_consuming().await;
+                break;
+            };
             if self.processor.outage.is_down() {
                 consumer.pause().await;
                 self.processor.outage.over().await;
@@ -54,22 +62,18 @@ impl Pool {
                 }
             };
             let Some(delivery) = delivery else { break };
-            metrics::slots(
-                &self.name,
-                (self.slots - free.available_permits()) as u64,
-                self.slots as u64,
-            );
+            self.places.tell();
             let this = self.clone();
-            self.processor.shutdown.spawn(async move {
-                this.deliver(delivery).await;
-                drop(slot);
-            });
+            self.processor.shutdown.spawn(deliveries.track_future(async move {
+                this.deliver(delivery, &slot).await;
+            }));
         }
-        // All permits back: every slot has settled.
-        let _ = free.acquire_many(self.slots as u32).await;
+        // Every delivery is settled; a lost slot has settled its own and is not waited for.
+        deliveries.close();
+        deliveries.wait().await;
     }
 
-    async fn deliver(&self, delivery: Delivery) {
+    async fn deliver(&self, delivery: Delivery, slot: &Arc<Slot>) {
         let started = Instant::now();
         metrics::message_consumed(&self.queue);
         let span = spans::process(
@@ -89,7 +93,7 @@ impl Pool {
         span.in_scope(async {
             let ids = delivery.body().map(Body::ids).map_err(ToString::to_string);
             match ids {
-                Ok(ids) => self.work(delivery, ids).await,
+                Ok(ids) => self.work(delivery, ids, slot).await,
                 Err(reason) => self.unreadable(delivery, &reason).await,
             }
         })
@@ -98,13 +102,13 @@ impl Pool {
     }
 
     /// Runs the tasks of a delivery one after another, then acks it.
-    async fn work(&self, delivery: Delivery, ids: Vec<TaskId>) {
+    async fn work(&self, delivery: Delivery, ids: Vec<TaskId>, slot: &Arc<Slot>) {
         let letter = delivery.dead_letter();
         let mut held = Some(delivery);
         for id in ids {
             let taken = match letter {
-                Some(letter) => self.processor.claim_moved(id, letter).await,
-                None => self.processor.claim(id).await,
+                Some(letter) => self.processor.claim_moved(id, letter, slot).await,
+                None => self.processor.claim(id, slot).await,
             };
             let settlement = match taken {
                 Taken::Leave => return,
@@ -125,6 +129,7 @@ impl Pool {
             self.settle(settlement, held.as_ref()).await;
         }
         if let Some(delivery) = held {
+            failpoint::hit("before_ack").await;
             delivery.ack().await;
         }
     }
@@ -134,6 +139,7 @@ impl Pool {
         match settlement.into_action() {
             Action::Ack | Action::Fenced => {}
             Action::Delay { remaining, mut message, mark } => {
+                failpoint::hit("in_retry").await;
                 let to = rung_for(remaining).map_or(Destination::Tasks, Destination::Retry);
                 if self.publish(to, &mut message).await.is_ok() && mark {
                     let marks = [(message.task_id, message.run)];
@@ -143,6 +149,7 @@ impl Pool {
                 }
             }
             Action::DeadLetter { mut message } => {
+                failpoint::hit("in_dead_letter").await;
                 let letter = message.dead_letter;
                 if self.publish(Destination::Dead, &mut message).await.is_ok()
                     && let Some(letter) = letter

@@ -14,6 +14,7 @@ pub mod handlers;
 pub mod heartbeat;
 pub mod llm;
 pub mod outage;
+pub mod places;
 pub mod processor;
 pub mod run;
 pub mod slots;

@@ -11,13 +11,14 @@ use serde_json::Value;
 use shared::domain::attempt::{Attempt, ClaimToken};
 use shared::domain::outcome::{self, ErrorClass, Failure, TaskError};
 use shared::domain::task::TaskId;
+use shared::failpoint;
 use shared::relay::Relay;
 use shared::shutdown::Shutdown;
 use shared::store::{Claim, Completion, MOVED_BY_HAND, Recorded, Settlement, Store};
 use shared::telemetry::spans::{self, Span};
 use shared::telemetry::{metrics, names};
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -26,6 +27,7 @@ use crate::gate::{self, Gate, SOLO_AGAIN, Turn};
 use crate::handler::Handlers;
 use crate::heartbeat::{Heartbeat, Identity};
 use crate::outage::Outage;
+use crate::places::{STOP_PATIENCE, Slot};
 use crate::slots::{Held, Listed, Slots};
 
 /// A rolling deploy: a newer worker may know the type. Costs no failure.
@@ -65,6 +67,8 @@ pub struct Claimed {
     cancel: CancellationToken,
     /// Among others or alone; others wait for its end.
     turn: Option<Turn>,
+    /// Kept by a handler that does not end.
+    slot: Arc<Slot>,
     /// Keeps the claim on the list until the record is written.
     _listed: Listed,
 }
@@ -88,7 +92,7 @@ impl Claimed {
 
 impl Processor {
     /// Claims a task under our living identity, with a token of its own.
-    pub async fn claim(&self, task: TaskId) -> Taken {
+    pub async fn claim(&self, task: TaskId, slot: &Arc<Slot>) -> Taken {
         loop {
             // Before the claim, whose deadline would run while it waits.
             let turn = tokio::select! {
@@ -103,8 +107,10 @@ impl Processor {
             let ask = || self.store.claim(task, token, identity.incarnation);
             match self.outage.hold("claim", ask).await {
                 Some(Claim::Run(attempt)) => {
+                    failpoint::hit("after_claim").await;
                     let turn = Some(turn);
                     return Taken::Task(Claimed {
+                        slot: slot.clone(),
                         attempt,
                         identity,
                         cancel,
@@ -124,8 +130,8 @@ impl Processor {
 
     /// As [`Processor::claim`], for the copy of a dead letter: somebody has moved it here by hand,
     /// which replays the task, once a letter. Any other delivery of a dead task is only acked.
-    pub async fn claim_moved(&self, task: TaskId, letter: i64) -> Taken {
-        let settlement = match self.claim(task).await {
+    pub async fn claim_moved(&self, task: TaskId, letter: i64, slot: &Arc<Slot>) -> Taken {
+        let settlement = match self.claim(task, slot).await {
             Taken::Settle(settlement) if settlement.is_ack() => settlement,
             other => return other,
         };
@@ -133,7 +139,7 @@ impl Processor {
         match self.outage.hold("replay a dead letter that was moved by hand", ask).await {
             Some(true) => {
                 info!(task.id = %task, dead_letter = letter, "replayed: {MOVED_BY_HAND}");
-                self.claim(task).await
+                self.claim(task, slot).await
             }
             Some(false) => Taken::Settle(settlement),
             None => Taken::Leave,
@@ -153,6 +159,7 @@ impl Processor {
             Ok(()) => self.run(&claimed, context, &span).await,
             Err(error) => Err(error),
         };
+        failpoint::hit("after_effect").await;
         let ended = ending.take();
         // What is committed is completed, whatever the handler said or met afterwards.
         let committed = ended.as_ref().is_some_and(|ended| !ended.recorded.settlement.is_fenced());
@@ -170,6 +177,7 @@ impl Processor {
             }
             None => self.record(attempt, span.traceparent(), outcome).await?,
         };
+        failpoint::hit("after_record").await;
         if recorded.settlement.is_fenced() {
             metrics::fenced(&attempt.task_type);
             warn!(task.id = %attempt.task_id, task.run = attempt.run,
@@ -259,32 +267,40 @@ impl Processor {
         };
         let payload = attempt.payload.clone();
         let work = span.in_scope(async move { handler.run(&context, payload).await });
-        let mut work = Work(self.runtime.spawn(work));
+        let mut work = self.runtime.spawn(work);
+        let _stopped = StopOnDrop(work.abort_handle());
 
-        tokio::select! {
+        let wall = tokio::select! {
             biased;
-            joined = &mut work.0 => match joined {
-                Ok(result) => result,
-                Err(error) => Err(panicked(error)),
-            },
-            () = claimed.identity.lost.cancelled() => Err(interrupted("the lease was lost")),
-            () = claimed.cancel.cancelled() => Err(TaskError::Cancelled),
-            () = self.shutdown.hard.cancelled() => Err(interrupted("the worker was stopped")),
-            () = tokio::time::sleep(attempt.timeout) => Err(TaskError::Retry {
+            joined = &mut work => return joined.unwrap_or_else(|error| Err(panicked(error))),
+            () = claimed.identity.lost.cancelled() => interrupted("the lease was lost"),
+            () = claimed.cancel.cancelled() => TaskError::Cancelled,
+            () = self.shutdown.hard.cancelled() => interrupted("the worker was stopped"),
+            () = tokio::time::sleep(attempt.timeout) => TaskError::Retry {
                 failure: Failure::new(
                     ErrorClass::Timeout,
                     format!("timed out after {:?}", attempt.timeout),
                 ),
                 after: None,
-            }),
+            },
+        };
+        self.stop(work, claimed).await;
+        Err(wall)
+    }
+
+    /// Stops a handler; one that does not end keeps its slot.
+    async fn stop(&self, mut work: JoinHandle<Result<Value, TaskError>>, claimed: &Claimed) {
+        work.abort();
+        if tokio::time::timeout(STOP_PATIENCE, &mut work).await.is_err() {
+            claimed.slot.clone().lose(&claimed.attempt, work, &self.runtime);
         }
     }
 }
 
-/// A running handler; stopped when it is no longer waited for.
-struct Work(JoinHandle<Result<Value, TaskError>>);
+/// A running handler is stopped when it is no longer waited for.
+struct StopOnDrop(AbortHandle);
 
-impl Drop for Work {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }

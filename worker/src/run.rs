@@ -15,7 +15,7 @@ use shared::store::{Purpose, Store, StoreOptions};
 use shared::sweeps::Sweeps;
 use shared::telemetry::metrics;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::consumer;
 use crate::context::House;
@@ -24,11 +24,10 @@ use crate::handler::Handlers;
 use crate::heartbeat::{Heartbeat, Who};
 use crate::llm::Models;
 use crate::outage::Outage;
+use crate::places::{Places, SlotsLost};
 use crate::processor::Processor;
 use crate::slots::Slots;
 
-/// Time that running tasks get after a soft stop; then they are given back, no failure counted.
-pub const DRAIN: Duration = Duration::from_secs(60);
 /// Time for given-back tasks to be recorded after a hard stop.
 pub const GIVE_BACK: Duration = Duration::from_secs(5);
 /// Pause between looks for cancelled tasks, while something runs.
@@ -96,6 +95,8 @@ struct Worker {
     topology: Topology,
     relay: Relay,
     shutdown: Shutdown,
+    /// Cancelled when too many slots are lost.
+    restart: CancellationToken,
     stop_heart: CancellationToken,
     heart: std::thread::JoinHandle<()>,
 }
@@ -164,6 +165,7 @@ impl Worker {
             topology,
             relay,
             shutdown,
+            restart: CancellationToken::new(),
             stop_heart,
             heart,
         })
@@ -179,6 +181,7 @@ impl Worker {
         self.wait_for_schema().await;
         self.spawn_sweeps();
         self.spawn_cancel_poll();
+        self.spawn_restart();
         let loops = self.start_consumers(&health)?;
         info!(worker.label = %self.processor.label, "ready to take tasks");
 
@@ -201,16 +204,16 @@ impl Worker {
         self.shutdown.hard.cancel();
         let _ = tokio::time::timeout(GIVE_BACK, self.shutdown.drained()).await;
         info!("stopped");
-        Ok(())
+        if self.restart.is_cancelled() { Err(SlotsLost.into()) } else { Ok(()) }
     }
 
-    /// Resolves at the hard token, or when a soft stop has lasted for the grace.
+    /// Resolves at the hard token, or when a soft stop has lasted for `limits.drain`.
     async fn hard_stop(&self) {
         tokio::select! {
             () = self.shutdown.hard.cancelled() => {}
             () = async {
                 self.shutdown.soft.cancelled().await;
-                tokio::time::sleep(DRAIN).await;
+                tokio::time::sleep(self.config.limits.drain).await;
             } => self.shutdown.hard.cancel(),
         }
     }
@@ -250,6 +253,20 @@ impl Worker {
         );
         let shutdown = self.shutdown.clone();
         self.shutdown.spawn(async move { sweeps.run(&shutdown).await });
+    }
+
+    /// Stops softly when too many slots are lost: what can end, ends first.
+    fn spawn_restart(&self) {
+        let (restart, shutdown) = (self.restart.clone(), self.shutdown.clone());
+        self.shutdown.spawn(async move {
+            tokio::select! {
+                () = restart.cancelled() => {
+                    error!("{SlotsLost}: draining");
+                    shutdown.soft.cancel();
+                }
+                () = shutdown.soft.cancelled() => {}
+            }
+        });
     }
 
     /// Tells handlers of cancelled tasks, also while draining.
@@ -294,9 +311,8 @@ impl Worker {
             .zip(&self.pools)
             .map(|(consumer, pool)| {
                 let one = Arc::new(consumer::Pool {
-                    name: pool.name.clone(),
                     queue: self.topology.pool_queue(&pool.name),
-                    slots: pool.max_workers,
+                    places: Places::new(&pool.name, pool.max_workers, self.restart.clone()),
                     ack_early_above: self.config.limits.ack_early_above,
                     processor: self.processor.clone(),
                     publisher: self.publisher.clone(),

@@ -50,7 +50,7 @@ keys! {
     ALERTS "alerts": "webhook" "repeat";
     SOURCE "sources.*": "dsn" "mode" "max_rows" "statement_timeout";
     HTTP "http": "allow_hosts" "allow_private";
-    LIMITS "limits": "ack_early_above" "crash_limit";
+    LIMITS "limits": "ack_early_above" "crash_limit" "drain";
     RETENTION "retention": "completed" "dead" "execution_keys";
     REPORT "reports.*": "template" "template_file" "queries" "fetches" "summary_prompt"
         "content_type";

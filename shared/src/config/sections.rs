@@ -33,6 +33,8 @@ pub const DEFAULT_ACK_EARLY_ABOVE: Duration = Duration::from_mins(10);
 const BROKER_CONSUMER_TIMEOUT: Duration = Duration::from_mins(30);
 /// Default of `limits.crash_limit`.
 pub const DEFAULT_CRASH_LIMIT: u64 = 3;
+/// Default of `limits.drain`; what stops a worker must have more patience than that.
+pub const DEFAULT_DRAIN: Duration = Duration::from_mins(1);
 const DAY: Duration = Duration::from_hours(24);
 
 const _: () = assert!(DEFAULT_TTL_INTERVALS >= 2, "a lease outlives at least one lost renewal");
@@ -153,9 +155,11 @@ pub(super) fn limits(section: &Section<'_>) -> Limits {
         Some(duration)
     });
     let crash_limit = section.get("crash_limit").and_then(|place| place.integer(1..=100));
+    let drain = section.get("drain").and_then(|place| place.duration());
     Limits {
         ack_early_above: ack_early_above.unwrap_or(DEFAULT_ACK_EARLY_ABOVE),
         crash_limit: crash_limit.unwrap_or(DEFAULT_CRASH_LIMIT) as u32,
+        drain: drain.unwrap_or(DEFAULT_DRAIN),
     }
 }
 

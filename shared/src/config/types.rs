@@ -192,6 +192,8 @@ pub struct Limits {
     pub ack_early_above: Duration,
     /// Crashes after which a task is dead, default 3.
     pub crash_limit: u32,
+    /// Time that running tasks get after the first SIGTERM, default 1 min.
+    pub drain: Duration,
 }
 
 /// `retention`.

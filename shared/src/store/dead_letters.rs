@@ -101,6 +101,7 @@ impl Store {
         let row =
             self.query_opt(include_str!("sql/replay.sql"), &[&letter, &by, &any_task]).await?;
         if let Some(row) = row {
+            crate::failpoint::hit("in_replay").await;
             return Ok(Replayed::Queued(TaskId(row.get("id"))));
         }
         let filter = DeadFilter { all: true, id: Some(letter), ..DeadFilter::default() };

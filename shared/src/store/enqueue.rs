@@ -16,6 +16,7 @@ use super::error::Error;
 use crate::domain::execution_key::payload_hash;
 use crate::domain::outcome::TaskError;
 use crate::domain::task::{Due, Enqueued, NewTask, PayloadError, Semantics, TaskId, check_payload};
+use crate::failpoint;
 
 /// Why a task was not enqueued.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -66,7 +67,9 @@ impl Store {
         if tasks.is_empty() {
             return Ok(Vec::new());
         }
-        all_in(&self.session().await?, self.key_retention, tasks).await
+        let answers = all_in(&self.session().await?, self.key_retention, tasks).await?;
+        failpoint::hit("after_enqueue_commit").await;
+        Ok(answers)
     }
 }
 

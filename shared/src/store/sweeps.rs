@@ -42,13 +42,12 @@ impl Store {
     pub async fn rescue(&self) -> Result<Vec<GivenBack>, Error> {
         const SQL: &str =
             concat!(include_str!("sql/rescue.sql"), include_str!("sql/give_back.sql"));
-        self.give_back(
-            SQL,
-            "lease_expired",
-            "the worker stopped answering and its lease ended",
-            &[],
-        )
-        .await
+        let message = "the worker stopped answering and its lease ended";
+        let back = self.give_back(SQL, "lease_expired", message, &[]).await?;
+        if !back.is_empty() {
+            crate::failpoint::hit("in_rescue").await;
+        }
+        Ok(back)
     }
 
     /// Gives back what runs past its deadline.

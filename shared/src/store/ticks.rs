@@ -147,6 +147,7 @@ impl Store {
         if rows.is_empty() && !ticks.is_empty() {
             return Ok(None);
         }
+        crate::failpoint::hit("in_tick").await;
         rows.iter()
             .map(|row| {
                 Ok(DecidedTick {

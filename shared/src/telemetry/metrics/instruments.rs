@@ -36,6 +36,7 @@ pub(super) struct Instruments {
     pub queue_wait: Histogram<f64>,
     pub slots_busy: Gauge<u64>,
     pub slots: Gauge<u64>,
+    pub slots_lost: Gauge<u64>,
     pub sent: Counter<u64>,
     pub consumed: Counter<u64>,
     pub operation_duration: Histogram<f64>,
@@ -84,6 +85,11 @@ impl Instruments {
             queue_wait: seconds("belfry.task.queue_wait", &SECONDS, "From due to claimed."),
             slots_busy: gauge("belfry.pool.busy", "{slot}", "Slots at work."),
             slots: gauge("belfry.pool.slots", "{slot}", "Slots of the pool in this process."),
+            slots_lost: gauge(
+                "belfry.pool.lost",
+                "{slot}",
+                "Slots held by handlers that do not end.",
+            ),
             sent: count("messaging.client.sent.messages", "{message}", "Messages published."),
             consumed: count(
                 "messaging.client.consumed.messages",

@@ -73,6 +73,11 @@ pub fn slots(pool: &str, busy: u64, all: u64) {
     instruments().slots.record(all, &[pool]);
 }
 
+/// Slots whose handler was stopped and does not end.
+pub fn slots_lost(pool: &str, lost: u64) {
+    instruments().slots_lost.record(lost, &[KeyValue::new(belfry::POOL, pool.to_owned())]);
+}
+
 /// A message published, or not: `error_type` as on the span.
 pub fn message_sent(destination: &str, took: Duration, error_type: Option<&str>) {
     let attributes = with_error(of_destination(destination, "publish"), error_type);
