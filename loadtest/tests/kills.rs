@@ -67,11 +67,16 @@ async fn story(ground: &Ground) -> anyhow::Result<()> {
     tell(&format!("the fleet is ready; seed {SEED}"));
 
     let mut dice = StdRng::seed_from_u64(SEED);
-    for _ in 0..KILLS {
+    for kill in 0..KILLS {
         accept(&door, &mut dice).await?;
         let pause = Duration::from_millis(dice.random_range(200..900));
         tokio::time::sleep(pause).await; // time itself is under test
-        let victim = fleet.swap_remove(dice.random_range(0..fleet.len()));
+        let chosen = match kill % 5 {
+            // Now and then it must hit a worker at work, however slow the machine is.
+            4 => at_work_now(&client, &fleet).await,
+            _ => dice.random_range(0..fleet.len()),
+        };
+        let victim = fleet.swap_remove(chosen);
         let role = victim.role;
         tell(&format!("killing {} {:?}", role.program(), victim.pid()));
         victim.kill().await?;
@@ -139,6 +144,23 @@ async fn everything_ended(ground: &Ground, client: &Client) {
     })
     .await;
     operator.close().await;
+}
+
+/// Which member runs a task at this moment; waits for one.
+async fn at_work_now(client: &Client, fleet: &[Member]) -> usize {
+    let labels = "SELECT w.label FROM tasks t JOIN workers w ON w.id = t.incarnation
+        WHERE t.state = 'running' AND w.fenced_at IS NULL ORDER BY t.id DESC";
+    within(PATIENCE, "a worker is at work", async || {
+        let rows = client.query(labels, &[]).await.expect("labels");
+        rows.iter().find_map(|row| {
+            let label: String = row.get(0);
+            let is_its = |member: &Member| {
+                member.pid().is_some_and(|pid| label.ends_with(&format!("#{pid}")))
+            };
+            fleet.iter().position(is_its)
+        })
+    })
+    .await
 }
 
 async fn count(client: &Client, sql: &str) -> i64 {

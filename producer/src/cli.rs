@@ -125,6 +125,8 @@ async fn dispatch(command: Command, context: &Context) -> Answer {
 /// The daemon judges the payloads of its schedules before it starts.
 async fn daemon(context: &Context) -> Answer {
     let config = config::load_checked(context.config.as_deref(), &request::check_for)?;
+    // An unset variable is only a note until its value is used, and here its schedule is.
+    config.require_complete("tasks")?;
     run::run(config).await.map_err(|error| match error.downcast_ref::<config::Missing>() {
         Some(missing) => CommandError::Usage(missing.to_string()),
         None => CommandError::Failed(format!("{error:#}")),

@@ -6,6 +6,8 @@
 pub mod alerts;
 pub mod cli;
 pub mod commands;
+pub mod inbox;
 pub mod leader;
+pub mod mirror;
 pub mod run;
 pub mod ticker;

@@ -1,6 +1,7 @@
-//! `producer run`: leader or standby; relay, sweeps and alerts run on both.
+//! `producer run`: leader or standby; relay, sweeps, inbox and alerts run on both.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -18,7 +19,9 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::alerts::Alerts;
+use crate::inbox::Inbox;
 use crate::leader::Candidate;
+use crate::mirror::Mirror;
 
 /// Time that the loops get to end.
 pub const DRAIN: Duration = Duration::from_secs(10);
@@ -34,10 +37,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         info!(note, "configuration");
     }
 
-    let mut options = StoreOptions::new(config.database_url()?.clone(), &label, Purpose::Daemon);
-    options.crash_limit = config.limits.crash_limit;
-    options.key_retention = config.retention.execution_keys;
-    let store = Store::open(&options)?;
+    let store = open(&config, &label)?;
     let pools: Vec<String> = config.pools.iter().map(|pool| pool.name.clone()).collect();
     let settings =
         Settings::new(config.amqp_url()?.clone(), &config.rabbitmq.prefix, label.clone());
@@ -64,14 +64,30 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     };
     spawn_heartbeat(store.clone(), who, interval, &shutdown);
     spawn_readiness(store.clone(), publisher.clone(), health, &shutdown);
+    let config = Arc::new(config);
+    let inbox = Inbox {
+        config: config.clone(),
+        store: store.clone(),
+        relay: relay.clone(),
+        publisher: publisher.clone(),
+    };
+    spawn_inbox(inbox, &settings, &topology, &shutdown)?;
+    let mirror = Mirror {
+        store: store.clone(),
+        publisher: publisher.clone(),
+        settings,
+        topology,
+        leading: leading.clone(),
+    };
+    spawn_mirror(mirror, &shutdown);
     spawn_relay(relay.clone(), leading, &shutdown);
     let sweeps = Sweeps::new(store.clone(), publisher, relay.clone(), pools, ttl);
     let until = shutdown.clone();
     shutdown.spawn(async move { sweeps.run(&until).await });
-    let alerts = Alerts::new(store.clone(), config.alerts.webhook.clone())?;
+    let alerts = Alerts::new(store.clone(), &config.alerts)?;
     let until = shutdown.clone();
     shutdown.spawn(async move { alerts.run(&until).await });
-    let schedules = config.schedules;
+    let schedules = config.schedules.clone();
     let candidate = Candidate { store, relay, schedules, incarnation, label, interval, ttl, leads };
     let until = shutdown.clone();
     shutdown.spawn(async move { candidate.run(&until).await });
@@ -98,6 +114,31 @@ async fn wait_for_schema(store: &Store, shutdown: &Shutdown) {
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
     }
+}
+
+fn open(config: &Config, label: &str) -> anyhow::Result<Store> {
+    let mut options = StoreOptions::new(config.database_url()?.clone(), label, Purpose::Daemon);
+    options.crash_limit = config.limits.crash_limit;
+    options.key_retention = config.retention.execution_keys;
+    Ok(Store::open(&options)?)
+}
+
+fn spawn_mirror(mirror: Mirror, shutdown: &Shutdown) {
+    let until = shutdown.clone();
+    shutdown.spawn(async move { mirror.run(&until).await });
+}
+
+/// Every producer reads the inbox, leader or not.
+fn spawn_inbox(
+    inbox: Inbox,
+    settings: &Settings,
+    topology: &Topology,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
+    let requests = inbox.open(settings, topology, shutdown)?;
+    let until = shutdown.clone();
+    shutdown.spawn(async move { inbox.run(requests, &until).await });
+    Ok(())
 }
 
 /// The leader relays everything at once; a standby leaves it what is not late.

@@ -3,6 +3,7 @@
 //! 75 start me again).
 
 use std::future::Future;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -25,7 +26,8 @@ const START_AGAIN: u8 = 75;
 /// Prints an error and answers its exit code.
 pub fn exit(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
-    eprintln!("error: {error:#}");
+    // Nobody to tell is no second failure.
+    let _ = writeln!(std::io::stderr(), "error: {error:#}");
     let unreachable = error
         .downcast_ref::<shared::store::Error>()
         .is_some_and(shared::store::Error::is_unreachable)
@@ -66,12 +68,12 @@ pub fn handlers(path: Option<&Path>, json: bool) -> anyhow::Result<()> {
                 })
             })
             .collect();
-        println!("{}", serde_json::to_string_pretty(&list)?);
+        say(&serde_json::to_string_pretty(&list)?)?;
         return Ok(());
     }
     for handler in all.iter() {
         let pool = config.pool_of(handler.task_type()).map_or("no pool", |pool| &pool.name);
-        println!("{:<20} {:<10} {}", handler.task_type(), pool, handler.summary());
+        say(&format!("{:<20} {:<10} {}", handler.task_type(), pool, handler.summary()))?;
     }
     Ok(())
 }
@@ -83,19 +85,19 @@ pub fn doctor(path: Option<&Path>) -> anyhow::Result<()> {
         let dsn = config.database_url()?.clone();
         let store = Store::open(&StoreOptions::new(dsn, "worker doctor", Purpose::Command))?;
         store.ping().await?;
-        println!("ok      PostgreSQL answers at {}", store.address());
+        say(&format!("ok      PostgreSQL answers at {}", store.address()))?;
         store.check_schema().await?;
-        println!("ok      the schema is version {}", shared::store::SCHEMA_VERSION);
+        say(&format!("ok      the schema is version {}", shared::store::SCHEMA_VERSION))?;
         let settings = shared::broker::Settings::new(
             config.amqp_url()?.clone(),
             &config.rabbitmq.prefix,
             process::label("worker"),
         );
         let operator = shared::broker::Operator::connect(&settings).await?;
-        println!("ok      RabbitMQ answers");
+        say("ok      RabbitMQ answers")?;
         operator.close().await;
         for note in &config.notes {
-            println!("note    {note}");
+            say(&format!("note    {note}"))?;
         }
         Ok(())
     })
@@ -110,6 +112,14 @@ pub fn health(path: Option<&Path>) -> anyhow::Result<()> {
         return Ok(());
     }
     anyhow::bail!("not ready at http://{address}/readyz")
+}
+
+/// A line of data. A reader that has gone away has read enough.
+fn say(line: &str) -> anyhow::Result<()> {
+    match writeln!(std::io::stdout(), "{line}") {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        written => written.context("writing to stdout"),
+    }
 }
 
 fn load(path: Option<&Path>) -> anyhow::Result<Config> {

@@ -103,9 +103,14 @@ impl Pool {
 
     /// Runs the tasks of a delivery one after another, then acks it.
     async fn work(&self, delivery: Delivery, ids: Vec<TaskId>, slot: &Arc<Slot>) {
+        let letter = delivery.dead_letter();
         let mut held = Some(delivery);
         for id in ids {
-            let settlement = match self.processor.claim(id, slot).await {
+            let taken = match letter {
+                Some(letter) => self.processor.claim_moved(id, letter, slot).await,
+                None => self.processor.claim(id, slot).await,
+            };
+            let settlement = match taken {
                 Taken::Leave => return,
                 Taken::Settle(settlement) => settlement,
                 Taken::Task(claimed) => {
@@ -158,7 +163,7 @@ impl Pool {
                 metrics::message_rejected("orphan");
                 let reason = "no such task: an orphan after a failover, or a forged message";
                 let key = delivery.routing_key().to_owned();
-                let _ = self.publisher.publish_unreadable(delivery.raw(), reason, &key).await;
+                let _ = self.publisher.publish_unreadable(delivery.raw(), reason, &key, None).await;
             }
         }
     }
@@ -182,14 +187,14 @@ impl Pool {
         warn!(reason, "an unreadable message was moved to the dead letters");
         metrics::message_rejected("unreadable");
         let body = String::from_utf8_lossy(delivery.raw());
-        let start: String = body.chars().take(UNREADABLE_CHARS).collect();
-        let keep = || self.processor.store.keep_unreadable(reason, &start);
-        if self.processor.outage.hold("keep an unreadable message", keep).await.is_none() {
+        let keep = || self.processor.store.keep_unreadable(reason, &body);
+        let Some(letter) = self.processor.outage.hold("keep an unreadable message", keep).await
+        else {
             return;
-        }
+        };
         let key = delivery.routing_key().to_owned();
         // A copy with the reason where the broker takes it, else the queue's own dead-lettering.
-        match self.publisher.publish_unreadable(delivery.raw(), reason, &key).await {
+        match self.publisher.publish_unreadable(delivery.raw(), reason, &key, Some(letter)).await {
             Ok(()) => delivery.ack().await,
             Err(_) => delivery.reject().await,
         };
@@ -203,6 +208,3 @@ async fn asked(draining: &mut watch::Receiver<bool>) {
         std::future::pending::<()>().await;
     }
 }
-
-/// Characters of an unreadable message that are kept in its row.
-const UNREADABLE_CHARS: usize = 2000;

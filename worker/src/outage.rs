@@ -9,7 +9,7 @@ use shared::retry::Pauses;
 use shared::store::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 /// Whether the store answers, as all slots see it.
 #[derive(Clone)]
@@ -50,6 +50,8 @@ impl Outage {
                     }
                     return Some(answer);
                 }
+                // The database answers and refuses the values: no outage for the other slots.
+                Err(error) if error.is_data() => error!(%error, what, "refused; asking again"),
                 Err(error) => {
                     if self.down.send_if_modified(|down| !std::mem::replace(down, true)) {
                         warn!(%error, what, "the database does not answer; holding what is in hand");

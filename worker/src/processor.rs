@@ -14,7 +14,7 @@ use shared::domain::task::TaskId;
 use shared::failpoint;
 use shared::relay::Relay;
 use shared::shutdown::Shutdown;
-use shared::store::{Claim, Completion, Recorded, Settlement, Store};
+use shared::store::{Claim, Completion, MOVED_BY_HAND, Recorded, Settlement, Store};
 use shared::telemetry::spans::{self, Span};
 use shared::telemetry::{metrics, names};
 use tokio::runtime::Handle;
@@ -128,6 +128,24 @@ impl Processor {
         }
     }
 
+    /// As [`Processor::claim`], for the copy of a dead letter: somebody has moved it here by hand,
+    /// which replays the task, once a letter. Any other delivery of a dead task is only acked.
+    pub async fn claim_moved(&self, task: TaskId, letter: i64, slot: &Arc<Slot>) -> Taken {
+        let settlement = match self.claim(task, slot).await {
+            Taken::Settle(settlement) if settlement.is_ack() => settlement,
+            other => return other,
+        };
+        let ask = || self.store.replay_moved(letter, task);
+        match self.outage.hold("replay a dead letter that was moved by hand", ask).await {
+            Some(true) => {
+                info!(task.id = %task, dead_letter = letter, "replayed: {MOVED_BY_HAND}");
+                self.claim(task, slot).await
+            }
+            Some(false) => Taken::Settle(settlement),
+            None => Taken::Leave,
+        }
+    }
+
     /// Runs a claimed task, decides, records, and says how to settle. `None`: the process ends.
     pub async fn execute(&self, mut claimed: Claimed) -> Option<Settlement> {
         let waited = self.wait_for_quiet(&mut claimed).await;
@@ -176,7 +194,19 @@ impl Processor {
     ) -> Option<Recorded> {
         let completion =
             Completion { task: attempt.task_id, token: attempt.token, traceparent, outcome };
-        self.outage.hold("record", || self.store.record(&completion)).await
+        let write = async || match self.store.record(&completion).await {
+            // What cannot be stored would be tried for ever: the task is given up, and says why.
+            Err(error) if error.is_data() => {
+                let failure = Failure::new(
+                    ErrorClass::Permanent,
+                    format!("the outcome cannot be stored: {error}"),
+                );
+                let outcome = outcome::Outcome::Dead { failure };
+                self.store.record(&Completion { outcome, ..completion.clone() }).await
+            }
+            answer => answer,
+        };
+        self.outage.hold("record", write).await
     }
 
     /// Publishes tasks that a handler enqueued with its completion; the relay covers a failure.

@@ -376,6 +376,10 @@ fn chosen(config: &Config, options: &Options) -> Result<Vec<Pool>, UnknownPool> 
             return Err(UnknownPool { name: name.clone(), known: known.join(", ") });
         }
     }
+    if config.pools.is_empty() {
+        let known = "task_pools is empty".to_owned();
+        return Err(UnknownPool { name: "any".to_owned(), known });
+    }
     let mut pools: Vec<Pool> = config
         .pools
         .iter()

@@ -9,9 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use house::House;
 use serde_json::{Value, json};
-use shared::broker::Operator;
+use shared::broker::{Header, Operator, Properties, Publisher};
 use shared::domain::outcome::TaskError;
-use shared::domain::task::{Due, TaskState};
+use shared::domain::task::{Due, TaskId, TaskState};
 use shared::store::DeadFilter;
 use shared::testing::eventually;
 use worker::context::Context;
@@ -112,6 +112,57 @@ async fn a_task_given_up_is_a_dead_letter_in_table_and_queue_and_works_after_its
     house.relay.publish_now(&[task]).await.expect("published");
 
     house.ended(task, TaskState::Completed).await;
+    house.close().await;
+}
+
+/// "Move messages", by the shovel: the copy comes with its headers, and by the default exchange.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_moved_by_hand_replays_its_own_task_once() {
+    let house = House::open(Handlers::new().with(Fixture), "").await;
+    let dying = |payload| house.given(payload, |task| task.retry.max_retry = 0);
+    let task = dying(json!({"fail_times": 2})).await;
+    let other = dying(json!({"do": "permanent"})).await;
+    house.ended(task, TaskState::Dead).await;
+    house.ended(other, TaskState::Dead).await;
+    let letter_of = async |task: TaskId| {
+        let letters = house.store.dead_letters(&DeadFilter::default(), 10).await.expect("read");
+        letters.into_iter().find(|l| l.task_id == Some(task.0))
+    };
+    let letter = letter_of(task).await.expect("a letter");
+    let others = letter_of(other).await.expect("a letter").id;
+    let publisher = Publisher::start(&house.settings, &house.topology, &house.shutdown);
+    let publisher = publisher.expect("a valid URL");
+    let moved = async |letter: i64| {
+        let body = json!({"task_id": task}).to_string();
+        let headers = vec![("dead-letter".to_owned(), Header::Number(letter))];
+        let properties = Properties { headers, ..Properties::default() };
+        let queue = house.topology.pool_queue("io_pool");
+        let sent = publisher.publish_raw("", &queue, body.as_bytes(), &properties).await;
+        sent.expect("confirmed");
+    };
+    let runs_are = async |count: usize| {
+        eventually(&format!("{count} attempts"), async || {
+            let row = house.store.task(task).await.expect("read").expect("a task");
+            (row.attempts.len() == count && row.summary.state.is_finished()).then_some(())
+        })
+        .await;
+    };
+
+    moved(others).await;
+    moved(letter.id).await;
+    runs_are(2).await;
+    moved(letter.id).await;
+    let second = letter_of(task).await.expect("it died again").id;
+    moved(second).await;
+    runs_are(3).await;
+
+    let row = house.ended(task, TaskState::Completed).await;
+    assert_eq!(row.attempts.len(), 3, "the first letter's copy was acked, not run");
+    let all = DeadFilter { all: true, id: Some(letter.id), ..DeadFilter::default() };
+    let first = house.store.dead_letters(&all, 1).await.expect("read").remove(0);
+    assert_eq!(first.resolution.as_deref(), Some("replayed"));
+    assert_eq!(first.resolved_by.as_deref(), Some("moved by hand in RabbitMQ"));
+    assert!(letter_of(other).await.is_some(), "another task's letter stays open");
     house.close().await;
 }
 

@@ -6,6 +6,7 @@ use anyhow::bail;
 use clap::Args;
 use shared::config;
 use shared::http::Url;
+use shared::store::{Purpose, Store, StoreOptions};
 
 use super::{Options, audit};
 use crate::report;
@@ -27,6 +28,9 @@ pub struct LedgerOptions {
 /// Audits the house, prints what it found, and fails if a promise is broken.
 pub async fn run(path: Option<&Path>, options: LedgerOptions) -> anyhow::Result<()> {
     let config = config::load(path)?;
+    let dsn = config.database_url()?.clone();
+    let store = Store::open(&StoreOptions::new(dsn, "loadtest ledger", Purpose::Command))?;
+    store.check_schema().await?;
     let LedgerOptions { json, expect_settled, management } = options;
     let ledger = audit(&config, &Options { expect_settled, management }).await?;
     if json {

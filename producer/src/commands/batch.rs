@@ -5,22 +5,19 @@
 //! to the broker.
 
 use std::io::Read;
-use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
-use shared::config::{Config, parse_duration};
-use shared::domain::task::{Due, NewTask};
+use shared::config::Config;
+use shared::domain::task::NewTask;
 use shared::store::{EnqueueError, Store};
 
 use super::connect::Context;
 use super::error::{Answer, CommandError};
-use super::numbers;
 use super::output::{self, counted};
-use super::request::Request;
+use super::row::Row;
 
 /// Largest file: it is read once and kept, so that its hash and its rows are of the same bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024 * 1024;
@@ -28,43 +25,6 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024 * 1024;
 const CHUNK: usize = 500;
 /// Statements at once: the next is written while the database works on the last.
 const AT_ONCE: usize = 2;
-
-/// A line of the file.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Row {
-    #[serde(rename = "type")]
-    task_type: String,
-    #[serde(default = "empty")]
-    payload: Value,
-    key: Option<String>,
-    name: Option<String>,
-    delay: Option<Span>,
-    timeout: Option<Span>,
-    max_retry: Option<u32>,
-}
-
-/// Seconds, or a text such as `10m`.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Span {
-    Seconds(serde_json::Number),
-    Text(String),
-}
-
-impl Span {
-    fn duration(&self, what: &str) -> Result<Duration, String> {
-        let text = match self {
-            Self::Seconds(number) => &number.to_string(),
-            Self::Text(text) => text,
-        };
-        parse_duration(text).map_err(|error| format!("{what}: {error}"))
-    }
-}
-
-fn empty() -> Value {
-    Value::Object(serde_json::Map::new())
-}
 
 /// What became of the rows. JSON: one object with these keys.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -219,25 +179,9 @@ impl Rows {
     }
 
     fn task(&self, line: usize, text: &[u8], config: &Config) -> Result<NewTask, String> {
-        let row: Row = serde_json::from_slice(text).map_err(|error| one_line(&error))?;
-        numbers::check(text)?;
-        let due = row.delay.map(|delay| delay.duration("delay")).transpose()?.map(Due::In);
-        let request = Request {
-            task_type: row.task_type,
-            payload: row.payload,
-            key: Some(row.key.unwrap_or_else(|| format!("{}:{line}", self.hash))),
-            name: row.name,
-            due: due.unwrap_or_default(),
-            timeout: row.timeout.map(|timeout| timeout.duration("timeout")).transpose()?,
-            max_retry: row.max_retry,
-        };
-        request.task(config)
+        let key = || Some(format!("{}:{line}", self.hash));
+        Row::read(text)?.request(key)?.task(config)
     }
-}
-
-/// serde's words without its own line number, which is always 1 here.
-fn one_line(error: &serde_json::Error) -> String {
-    error.to_string().replace(" at line 1 column ", " at column ")
 }
 
 /// Items in groups of [`CHUNK`].

@@ -1,4 +1,4 @@
-//! `producer dead`: lists, shows, replays and discards dead letters.
+//! `producer dead`: lists, shows, claims, replays and discards dead letters.
 //!
 //! A letter is closed once: the statement that replays it repeats that it is open, so that two
 //! people cannot send one task twice.
@@ -13,6 +13,7 @@ use super::announce::Herald;
 use super::connect::{self, Context, bounded};
 use super::error::{self, Answer, CommandError};
 use super::output::{self, fields, or_dash, short, time};
+use super::request::one_line;
 use super::tasks;
 
 /// Most letters that `--all` replays at once.
@@ -25,6 +26,10 @@ pub enum Dead {
     List(List),
     /// Shows a dead letter with its task
     Show(One),
+    /// Says who looks after an open dead letter: its alert is not repeated
+    Claim(Claim),
+    /// Gives a claimed dead letter up: its alert is repeated again
+    Unclaim(One),
     /// Sends dead tasks again; their attempts, steps and paid answers stay
     Replay(Replay),
     /// Closes a dead letter without another run
@@ -62,6 +67,16 @@ pub struct One {
     id: i64,
 }
 
+/// A letter and who looks after it.
+#[derive(Debug, Args)]
+pub struct Claim {
+    /// The letter's number
+    id: i64,
+    /// Who looks after it. Default: you, as user@host
+    #[arg(long, value_name = "NAME", value_parser = person)]
+    by: Option<String>,
+}
+
 /// Letters to be sent again.
 #[derive(Debug, Args)]
 pub struct Replay {
@@ -83,6 +98,8 @@ pub async fn run(command: Dead, context: &Context) -> Answer {
     match command {
         Dead::List(args) => bounded("dead list", list(args, context)).await,
         Dead::Show(One { id }) => bounded("dead show", show(id, context)).await,
+        Dead::Claim(args) => bounded("dead claim", claim(args, context)).await,
+        Dead::Unclaim(One { id }) => bounded("dead unclaim", unclaim(id, context)).await,
         Dead::Replay(args) => replay(args, context).await,
         Dead::Discard(One { id }) => discard(id, context).await,
     }
@@ -115,7 +132,8 @@ fn tell(letters: &[DeadLetter], context: &Context) -> Answer {
         output::talk("no dead letters match");
         return Ok(());
     }
-    let header = ["LETTER", "DIED", "NAME", "TYPE", "TASK", "CLASS", "ERROR", "CLOSED"];
+    let header =
+        ["LETTER", "DIED", "NAME", "TYPE", "TASK", "CLASS", "ERROR", "CLAIMED BY", "CLOSED"];
     output::table(&header, letters.iter().map(listed).collect())
 }
 
@@ -128,6 +146,7 @@ fn listed(letter: &DeadLetter) -> Vec<String> {
         or_dash(letter.task_id),
         letter.error_class.clone(),
         short(&letter.error_message, 60),
+        or_dash(letter.claimed_by.as_ref()),
         or_dash(closed(letter)),
     ]
 }
@@ -250,14 +269,51 @@ fn not_open(letter: &DeadLetter) -> CommandError {
     })
 }
 
+fn person(name: &str) -> Result<String, String> {
+    match one_line(name).trim() {
+        "" => Err("a name has at least one letter".to_owned()),
+        name => Ok(name.to_owned()),
+    }
+}
+
+async fn claim(args: Claim, context: &Context) -> Answer {
+    let (_, store) = context.store().await?;
+    let (id, by) = (args.id, args.by.unwrap_or_else(connect::actor));
+    if !store.claim_letter(id, &by).await? {
+        let letter = letter(&store, id).await?;
+        return Err(match (&letter.resolved_at, &letter.claimed_by) {
+            (None, Some(other)) => CommandError::Conflict(format!(
+                "dead letter {id} is claimed by {other} since {}; `producer dead unclaim {id}` \
+                 takes it from them",
+                output::time_or_dash(letter.claimed_at)
+            )),
+            _ => not_open(&letter),
+        });
+    }
+    owned(&store, id, context, &format!("dead letter {id} is claimed by {by}")).await
+}
+
+async fn unclaim(id: i64, context: &Context) -> Answer {
+    let (_, store) = context.store().await?;
+    if !store.unclaim_letter(id).await? {
+        return Err(not_open(&letter(&store, id).await?));
+    }
+    owned(&store, id, context, &format!("dead letter {id} is claimed by nobody")).await
+}
+
+/// The letter as it is now, or a sentence about it.
+async fn owned(store: &Store, id: i64, context: &Context, sentence: &str) -> Answer {
+    if context.json {
+        return output::json(&letter(store, id).await?);
+    }
+    output::text(sentence)
+}
+
 async fn discard(id: i64, context: &Context) -> Answer {
     let (_, store) = context.store().await?;
     let by = connect::actor();
     if !store.discard(id, &by).await? {
         return Err(not_open(&letter(&store, id).await?));
     }
-    if context.json {
-        return output::json(&letter(&store, id).await?);
-    }
-    output::text(&format!("dead letter {id} is discarded"))
+    owned(&store, id, context, &format!("dead letter {id} is discarded")).await
 }

@@ -17,6 +17,7 @@ pub mod numbers;
 pub mod output;
 pub mod publish;
 pub mod request;
+pub mod row;
 pub mod schedules;
 pub mod status;
 pub mod tasks;

@@ -3,7 +3,7 @@
 //! A reader that went away (`| head`) is no error. What comes from a payload or a database is
 //! printed with its control characters made visible, so that it cannot drive a terminal.
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, Write};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use comfy_table::{ContentArrangement, Table, presets};
@@ -47,15 +47,12 @@ pub fn talk_bytes(text: &[u8]) {
     let _ = io::stderr().lock().write_all(text);
 }
 
-/// Writes a table to stdout: fitted to a terminal, one line a row elsewhere.
+/// Writes a table to stdout, one line a row.
 pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> Answer {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.to_vec());
-    table.set_content_arrangement(if io::stdout().is_terminal() {
-        ContentArrangement::Dynamic
-    } else {
-        ContentArrangement::Disabled
-    });
+    // Never wrapped: an id that is broken over lines cannot be copied.
+    table.set_content_arrangement(ContentArrangement::Disabled);
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }

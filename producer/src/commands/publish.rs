@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use shared::config::{parse_duration, variable};
+use shared::domain::payloads;
 use shared::domain::task::{Due, Enqueued, TaskState};
 use shared::store::{Store, TaskRow};
 use shared::telemetry::spans;
@@ -84,6 +85,12 @@ pub async fn run(args: Publish, context: &Context) -> Answer {
     let span = spans::enqueue(&task, variable("TRACEPARENT").as_deref());
     task.traceparent = span.traceparent();
 
+    if payloads::schema(&task.task_type).is_none() {
+        output::talk(&format!(
+            "note: no handler of the house runs {:?}; the task waits until a worker brings one",
+            task.task_type
+        ));
+    }
     let herald = Herald::start(&config);
     let (_, store) = context.store().await?;
     let enqueued = store.enqueue(task).await?;

@@ -1,7 +1,7 @@
 //! What a caller says of a new task, checked at the door: type, name, key, payload, times.
 //!
-//! Both `publish` and its `--batch` come through here, so that a row of a file is judged like a
-//! command line.
+//! `publish`, its `--batch` and the inbox come through here, so that a row of a file and a message
+//! are judged like a command line.
 
 use std::time::Duration;
 

@@ -50,7 +50,7 @@ pub struct House {
     pub store: Store,
     pub dir: TempDir,
     pub topology: Topology,
-    settings: Settings,
+    pub settings: Settings,
     declared: bool,
 }
 

@@ -89,7 +89,7 @@ addresses() {
 # What a shell needs to talk to the fleet.
 write_environment() {
   local name
-  for name in DATABASE_URL AMQP_URL RABBITMQ_VHOST RABBITMQ_MANAGEMENT_URL RABBITMQ_MANAGEMENT_AUTH MODEL_BASE_URL \
+  for name in DATABASE_URL AMQP_URL RABBITMQ_VHOST RABBITMQ_API_URL RABBITMQ_API_AUTH MODEL_BASE_URL \
     MODEL_API_KEY ALERT_WEBHOOK_URL HEARTBEAT_INTERVAL HEARTBEAT_TTL RETRY_BASE; do
     printf 'export %s=%q\n' $name "${!name}"
   done

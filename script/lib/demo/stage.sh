@@ -78,8 +78,8 @@ choose_fleet_ports() {
 # What the fleet is told: nothing of the caller's own fleet, model or database.
 fleet_environment() {
   export AMQP_URL=${AMQP_URL%/*}/$vhost DATABASE_URL=${DATABASE_URL%/*}/$database
-  export RABBITMQ_VHOST=$vhost RABBITMQ_MANAGEMENT_URL=http://${management_url##*@} RABBITMQ_MANAGEMENT_AUTH
-  RABBITMQ_MANAGEMENT_AUTH="Basic $(printf %s "$management_url" | sed 's|.*//\(.*\)@.*|\1|' | base64 -w 0)"
+  export RABBITMQ_VHOST=$vhost RABBITMQ_API_URL=http://${management_url##*@} RABBITMQ_API_AUTH
+  RABBITMQ_API_AUTH="Basic $(printf %s "$management_url" | sed 's|.*//\(.*\)@.*|\1|' | base64 -w 0)"
   export MODEL_BASE_URL=$stub/v1 MODEL_API_KEY=none ALERT_WEBHOOK_URL=$stub/alerts
   # A crash shall be noticed in seconds, and a retry come soon.
   export HEARTBEAT_INTERVAL=1s HEARTBEAT_TTL=3s RETRY_BASE=1s

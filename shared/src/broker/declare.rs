@@ -59,8 +59,8 @@ impl Diff {
     }
 }
 
-/// A connection for looking at the topology and setting it up: `producer topology`, `doctor`,
-/// tests.
+/// A connection for looking at the topology and setting it up, and for walking a queue: `producer
+/// topology`, `doctor`, the mirror of dead letters, tests.
 #[derive(Debug)]
 pub struct Operator(Link);
 
@@ -129,6 +129,10 @@ impl Operator {
     /// Deletes one queue, with what is in it.
     pub async fn delete_queue(&self, queue: &str) -> Result<(), Error> {
         delete_queue(&self.0, queue).await
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        &self.0
     }
 
     /// Says goodbye.

@@ -82,6 +82,41 @@ pub(super) fn of_raw(properties: &Properties, app_id: &str) -> Result<BasicPrope
     Ok(basic)
 }
 
+/// Properties of a message that is published anew, to stay what it was: its own and its headers.
+///
+/// Without `user_id`, under which only that user may publish, and `expiration`. Why the broker itself
+/// has moved it here is said in words, where nobody has: its `x-death` cannot be copied.
+pub(super) fn of_kept(old: &BasicProperties) -> BasicProperties {
+    let mut headers = FieldTable::default();
+    for (name, value) in old.headers().iter().flat_map(FieldTable::inner) {
+        if !name.as_str().starts_with("x-") {
+            headers.insert(name.clone(), value.clone());
+        }
+    }
+    if text(old, "error-message").is_none()
+        && let Some(reason) = text(old, "x-first-death-reason")
+    {
+        let queue = text(old, "x-first-death-queue").unwrap_or("a queue");
+        let told = format!("moved here by RabbitMQ from {queue}: {reason}");
+        headers.insert("error-message".into(), AMQPValue::LongString(cut(&told)));
+    }
+    let mut kept = BasicProperties::default().with_delivery_mode(PERSISTENT).with_headers(headers);
+    macro_rules! keep {
+        ($($get:ident => $set:ident),+) => {
+            $(if let Some(value) = old.$get() {
+                kept = kept.$set(value.clone());
+            })+
+        };
+    }
+    keep!(
+        content_type => with_content_type, content_encoding => with_content_encoding,
+        priority => with_priority, correlation_id => with_correlation_id,
+        reply_to => with_reply_to, message_id => with_message_id, timestamp => with_timestamp,
+        kind => with_type, app_id => with_app_id
+    );
+    kept
+}
+
 /// At most [`MAX_ERROR_CHARS`] characters on one line.
 pub(super) fn one_line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -220,6 +255,38 @@ mod tests {
             ..Properties::default()
         };
         assert_eq!(number(&of_raw(&raw, "ui").expect("fits"), "dead-letter"), Some(12));
+    }
+
+    #[test]
+    fn a_kept_message_keeps_its_own_headers_and_the_reason_of_the_broker() {
+        let raw = Properties {
+            message_id: Some("m".into()),
+            message_type: Some("t".into()),
+            headers: [
+                ("x-first-death-reason", "rejected"),
+                ("x-first-death-queue", "q"),
+                ("a", "b"),
+            ]
+            .map(|(name, value)| (name.to_owned(), Header::Text(value.to_owned())))
+            .to_vec(),
+            ..Properties::default()
+        };
+        let old = of_raw(&raw, "ui").expect("fits").with_user_id("ann".into());
+
+        let kept = of_kept(&old.with_expiration("1000".into()));
+
+        let names: Vec<&str> = kept
+            .headers()
+            .iter()
+            .flat_map(|headers| headers.inner().keys().map(ShortString::as_str))
+            .collect();
+        assert_eq!(names, ["a", "error-message"]);
+        assert_eq!(text(&kept, "error-message"), Some("moved here by RabbitMQ from q: rejected"));
+        let own = [kept.message_id(), kept.kind(), kept.content_type(), kept.app_id()];
+        let own = own.map(|value| value.as_ref().map(ShortString::as_str));
+        assert_eq!(own, [Some("m"), Some("t"), Some("application/json"), Some("ui")]);
+        assert_eq!((kept.user_id(), kept.expiration()), (&None, &None));
+        assert_eq!(*kept.delivery_mode(), Some(PERSISTENT));
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod error;
 mod headers;
 mod publish;
 mod topology;
+mod walk;
 
 pub use connection::{CONNECT_TIMEOUT, HEARTBEAT_SECONDS, Settings};
 pub use consume::{Consumer, Consumers, Delivery, SETTLE_TIMEOUT, Settled, Subscription};
@@ -27,3 +28,4 @@ pub use error::{Address, Error};
 pub use headers::{Header, MAX_ERROR_CHARS, Properties};
 pub use publish::{CONFIRM_TIMEOUT, CONNECT_PATIENCE, Destination, Publisher, State, WINDOW};
 pub use topology::{Argument, DELIVERY_LIMIT, Exchange, ExchangeKind, Queue, Topology};
+pub use walk::{IN_HAND, Walk};

@@ -13,6 +13,7 @@ use lapin::types::ShortString;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
+pub(super) use self::session::{confirming, publish};
 use self::supervisor::Supervisor;
 use super::connection::Settings;
 use super::declare::short;
@@ -162,17 +163,20 @@ impl Publisher {
         self.confirmed(Box::new(content)).await
     }
 
-    /// Puts a body that is no task message among the dead letters, with the reason.
+    /// Puts a body that is no task message among the dead letters, with the reason, and with the
+    /// number of the letter that was kept of it, so that the copy can leave when that is closed.
     pub async fn publish_unreadable(
         &self,
         body: &[u8],
         reason: &str,
         routing_key: &str,
+        letter: Option<i64>,
     ) -> Result<(), Error> {
-        let headers = vec![
+        let mut headers = vec![
             ("error-class".to_owned(), Header::Text(ErrorClass::Invalid.as_str().to_owned())),
             ("error-message".to_owned(), Header::Text(one_line(reason))),
         ];
+        headers.extend(letter.map(|letter| ("dead-letter".to_owned(), Header::Number(letter))));
         let content_type = Some("application/octet-stream".to_owned());
         let properties = Properties { content_type, headers, ..Properties::default() };
         self.publish_raw(&self.topology.dead(), routing_key, body, &properties).await
@@ -285,9 +289,9 @@ impl Request {
 
 /// A message as AMQP takes it.
 #[derive(Debug)]
-struct Content {
-    exchange: ShortString,
-    routing_key: ShortString,
-    body: Vec<u8>,
-    properties: lapin::BasicProperties,
+pub(super) struct Content {
+    pub(super) exchange: ShortString,
+    pub(super) routing_key: ShortString,
+    pub(super) body: Vec<u8>,
+    pub(super) properties: lapin::BasicProperties,
 }

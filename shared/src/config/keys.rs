@@ -90,12 +90,13 @@ pub(super) const INERT: &[(&str, &str)] = &[(
 )];
 
 /// Handlers that come with a worker.
-pub const BUILT_IN_TYPES: [&str; 7] = [
+pub const BUILT_IN_TYPES: [&str; 8] = [
     "agent_session",
     "command",
     "data_processing",
     "db_query",
     "http_call",
     "model_invoke",
+    "probe",
     "report_generation",
 ];

@@ -128,6 +128,8 @@ impl Loader<'_> {
             scheduler: &scheduler,
             pools: &pools,
             secrets: secret_names.clone(),
+            sources: sources.keys().map(String::as_str).collect(),
+            reports: root.entries("reports").into_iter().map(|(name, _)| name).collect(),
             payload_check: self.payload,
         };
         let report_context = reports::Context {

@@ -31,6 +31,11 @@ pub(super) fn pools(root: &Section<'_>) -> Vec<Pool> {
     if root.get("task_pools").is_none() {
         return default_pools();
     }
+    if let Some(place) = root.get("task_pools")
+        && root.entries("task_pools").is_empty()
+    {
+        place.problem("it has no pool, so nothing could run; drop the key for the default pools");
+    }
     let mut pool_of: HashMap<String, String> = HashMap::new();
     let pools = root.entries("task_pools").into_iter().map(|(name, place)| {
         check::report(&place, check::pool_name(name));

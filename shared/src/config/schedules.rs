@@ -41,6 +41,10 @@ pub(super) struct Context<'a> {
     pub pools: &'a [Pool],
     /// Names of `secrets`.
     pub secrets: Vec<&'a str>,
+    /// Names of `sources`.
+    pub sources: Vec<&'a str>,
+    /// Names of `reports`.
+    pub reports: Vec<&'a str>,
     pub payload_check: PayloadCheck<'a>,
 }
 
@@ -162,6 +166,21 @@ fn payload(section: &Section<'_>, task_type: Option<&str>, context: &Context<'_>
         && let Err(what) = (context.payload_check)(task_type, &payload)
     {
         place.problem(what);
+    }
+    let named = match task_type {
+        Some("db_query") => Some(("source", &context.sources)),
+        Some("report_generation") => Some(("report", &context.reports)),
+        _ => None,
+    };
+    if let Some((what, known)) = named
+        && let Some(name) = payload[what].as_str()
+        && !name.contains("{{")
+        && !known.contains(&name)
+    {
+        place.problem(format!(
+            "no {what} is named {name}{}",
+            suggestion(name, known.iter().copied())
+        ));
     }
     payload
 }

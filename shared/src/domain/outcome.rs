@@ -15,6 +15,12 @@ use super::task::Semantics;
 /// Longest error message that is kept, in bytes.
 pub const MAX_ERROR_BYTES: usize = 4096;
 
+/// Least pause after "not now": a snooze costs no failure, so nothing else bounds how often it asks.
+pub const LEAST_THROTTLE: Duration = Duration::from_secs(1);
+
+/// Longest delay of a retry or a snooze: beyond it lies a slip, and the end of the calendar.
+pub const LONGEST_DELAY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// Why an attempt did not complete. Stored and shown by its lower-case name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -231,6 +237,24 @@ pub fn decide(
     semantics: Semantics,
     jitter: f64,
 ) -> Outcome {
+    match judge(result, failures, policy, semantics, jitter) {
+        Outcome::Retry { delay, failure } => {
+            Outcome::Retry { delay: delay.min(LONGEST_DELAY), failure }
+        }
+        Outcome::Snooze { delay, failure } => {
+            Outcome::Snooze { delay: delay.min(LONGEST_DELAY), failure }
+        }
+        outcome => outcome,
+    }
+}
+
+fn judge(
+    result: Result<Value, TaskError>,
+    failures: u32,
+    policy: &RetryPolicy,
+    semantics: Semantics,
+    jitter: f64,
+) -> Outcome {
     match result {
         Ok(result) => Outcome::Completed { result },
         Err(TaskError::Cancelled) => Outcome::Cancelled,
@@ -239,6 +263,12 @@ pub fn decide(
             if semantics == Semantics::AtMostOnce && failure.class == ErrorClass::Interrupted =>
         {
             Outcome::Dead { failure: Failure { class: ErrorClass::UnknownOutcome, ..failure } }
+        }
+        // A hint of nothing, or of a moment that is past, is no leave to ask without end.
+        Err(TaskError::Snooze { delay, failure })
+            if failure.class == ErrorClass::Throttled && delay < LEAST_THROTTLE =>
+        {
+            Outcome::Snooze { delay: LEAST_THROTTLE, failure }
         }
         Err(TaskError::Snooze { delay, failure }) => Outcome::Snooze { delay, failure },
         Err(TaskError::Permanent(failure)) => Outcome::Dead { failure },
@@ -288,6 +318,12 @@ mod tests {
         check(Err(TaskError::permanent("403")), 0, "dead: 403");
         check(Err(TaskError::snooze(Duration::from_secs(30), "429")), 2, "snooze for 30s");
         check(Err(TaskError::Cancelled), 0, "cancelled");
+    }
+
+    #[test]
+    fn a_wait_is_never_nothing_and_never_beyond_the_calendar() {
+        check(Err(TaskError::snooze(Duration::ZERO, "429")), 0, "snooze for 1s");
+        check(Err(TaskError::snooze(Duration::MAX, "429")), 0, "snooze for 315360000s");
     }
 
     #[test]

@@ -1,10 +1,14 @@
-//! Alerts: one row per alert, written with the death; posted at least once.
+//! Alerts: one row per alert, written with the death and again while nobody claims it; posted at
+//! least once.
+
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use tokio_postgres::Row;
 
 use super::connect::Store;
+use super::enqueue::millis;
 use super::error::Error;
 
 /// An alert. JSON: one object with these keys.
@@ -31,6 +35,13 @@ pub struct Alert {
 }
 
 impl Store {
+    /// Writes the next alert of each open and unclaimed letter whose last one was accepted so long
+    /// ago, at most so many. Answers how many.
+    pub async fn repeat_alerts(&self, after: Duration, limit: i64) -> Result<usize, Error> {
+        let after = millis(after);
+        Ok(self.query(include_str!("sql/repeat_alerts.sql"), &[&after, &limit]).await?.len())
+    }
+
     /// Takes due alerts to post; another sender sees them again only after a pause.
     pub async fn due_alerts(&self, limit: i64) -> Result<Vec<Alert>, Error> {
         let rows = self.query(include_str!("sql/due_alerts.sql"), &[&limit]).await?;

@@ -11,6 +11,11 @@ use super::connect::Store;
 use super::error::Error;
 use crate::domain::task::TaskId;
 
+/// Who closed a letter whose copy was moved to a work queue: the broker does not say which person.
+pub const MOVED_BY_HAND: &str = "moved by hand in RabbitMQ";
+/// Characters of an unreadable message that are kept in its row.
+const UNREADABLE_CHARS: usize = 2000;
+
 /// Which letters are listed.
 #[derive(Clone, Debug, Default)]
 pub struct DeadFilter {
@@ -92,7 +97,9 @@ impl Store {
 
     /// Sends a dead task again, once.
     pub async fn replay(&self, letter: i64, by: &str) -> Result<Replayed, Error> {
-        let row = self.query_opt(include_str!("sql/replay.sql"), &[&letter, &by]).await?;
+        let any_task = None::<Uuid>;
+        let row =
+            self.query_opt(include_str!("sql/replay.sql"), &[&letter, &by, &any_task]).await?;
         if let Some(row) = row {
             crate::failpoint::hit("in_replay").await;
             return Ok(Replayed::Queued(TaskId(row.get("id"))));
@@ -102,14 +109,37 @@ impl Store {
         Ok(if known { Replayed::NotOpen } else { Replayed::Unknown })
     }
 
+    /// Sends a dead task again because a copy of this letter was moved to a work queue; false when
+    /// the letter is closed, or is not this task's, or the task is not dead.
+    pub async fn replay_moved(&self, letter: i64, task: TaskId) -> Result<bool, Error> {
+        let row = self
+            .query_opt(include_str!("sql/replay.sql"), &[&letter, &MOVED_BY_HAND, &Some(task.0)])
+            .await?;
+        Ok(row.is_some())
+    }
+
+    /// Says who looks after an open letter; false when it is closed, unknown, or another's.
+    pub async fn claim_letter(&self, letter: i64, by: &str) -> Result<bool, Error> {
+        Ok(self.query_opt(include_str!("sql/claim_letter.sql"), &[&letter, &by]).await?.is_some())
+    }
+
+    /// Gives an open letter up, whoever had claimed it; false when it is closed or unknown.
+    pub async fn unclaim_letter(&self, letter: i64) -> Result<bool, Error> {
+        Ok(self.query_opt(include_str!("sql/unclaim_letter.sql"), &[&letter]).await?.is_some())
+    }
+
     /// Closes a letter without another run; false when there is no open one.
     pub async fn discard(&self, letter: i64, by: &str) -> Result<bool, Error> {
         Ok(self.query_opt(include_str!("sql/discard.sql"), &[&letter, &by]).await?.is_some())
     }
 
-    /// Keeps a message that could not be read; answers the letter's number.
+    /// Keeps the start of a message that could not be read; answers the letter's number.
     pub async fn keep_unreadable(&self, reason: &str, body: &str) -> Result<i64, Error> {
-        let body = body.replace('\0', "\u{fffd}");
+        let start = |text: &str| -> String {
+            let plain = |c| if c == '\0' { '\u{fffd}' } else { c };
+            text.chars().take(UNREADABLE_CHARS).map(plain).collect()
+        };
+        let (reason, body) = (start(reason), start(body));
         let row = self.query_opt(include_str!("sql/unreadable.sql"), &[&reason, &body]).await?;
         row.map(|row| row.get("id")).ok_or_else(|| Error::row("unreadable answered no row"))
     }

@@ -82,6 +82,11 @@ impl Error {
         }
     }
 
+    /// True when the values were refused: asking again with the same ones cannot help.
+    pub fn is_data(&self) -> bool {
+        self.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
+    }
+
     /// True when the service is away rather than the request wrong: exit code 4 of a command.
     pub fn is_unreachable(&self) -> bool {
         match self {

@@ -18,7 +18,10 @@ async fn what_is_rejected_or_unreadable_lands_among_the_dead_letters() {
         publisher.publish(Destination::Tasks, &sent).await.expect("confirmed");
         within(consumer.next()).await.expect("delivered").reject().await;
         let rejected = within(dead.next()).await.expect("dead-lettered");
-        publisher.publish_unreadable(b"\xff", "no\nJSON", "io_pool.x").await.expect("confirmed");
+        publisher
+            .publish_unreadable(b"\xff", "no\nJSON", "io_pool.x", Some(3))
+            .await
+            .expect("confirmed");
         let unreadable = within(dead.next()).await.expect("published");
         let mut letter = message();
         letter.dead_letter = Some(42);

@@ -64,6 +64,8 @@ impl Handler for ReportGeneration {
                 asked.report
             ))
         })?;
+        let part = format!("reports.{}", asked.report);
+        context.house.config.require_complete(&part).map_err(TaskError::permanent)?;
         let date = date_of(context, &asked).await?;
         let mut making = Making::new(context, &asked.report, &date);
         let made = self.make(&mut making, report).await;

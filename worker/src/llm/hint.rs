@@ -17,7 +17,8 @@ pub(crate) fn wait_hint(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Durat
     let hint = millis
         .or_else(|| text("retry-after").and_then(|text| wait(text, now)))
         .or_else(|| resets(headers, now).max());
-    hint.map(|hint| hint.min(LONGEST))
+    // "Now", or a moment that is past, is no hint: the house's own pause serves better.
+    hint.filter(|hint| !hint.is_zero()).map(|hint| hint.min(LONGEST))
 }
 
 /// `x-ratelimit-reset[-requests|-tokens…]` and Anthropic's, unless their `remaining` says there is
@@ -111,7 +112,8 @@ mod tests {
         check(&[("retry-after", "0.5")], Some(500));
         check(&[("retry-after-ms", "1500"), ("retry-after", "60")], Some(1500));
         check(&[("retry-after", "Fri, 01 May 2026 12:00:07 GMT")], Some(7000));
-        check(&[("retry-after", "Fri, 01 May 2026 11:00:00 GMT")], Some(0));
+        check(&[("retry-after", "Fri, 01 May 2026 11:00:00 GMT")], None);
+        check(&[("retry-after", "0")], None);
         check(&[("retry-after", "999999999")], Some(7 * 86_400_000));
         check(&[("x-ratelimit-reset-tokens", "6m0s")], Some(360_000));
         check(&[("x-ratelimit-reset-tokens", "12ms")], Some(12));

@@ -36,7 +36,7 @@ pub(super) enum End {
 }
 
 /// A channel in confirm mode.
-pub(super) async fn confirming(link: &Link) -> Result<Channel, Error> {
+pub(in crate::broker) async fn confirming(link: &Link) -> Result<Channel, Error> {
     let channel = link.channel().await?;
     let selecting = channel.confirm_select(ConfirmSelectOptions::default());
     link.within(CHANNEL_TIMEOUT, "turning on confirms", selecting)
@@ -45,7 +45,11 @@ pub(super) async fn confirming(link: &Link) -> Result<Channel, Error> {
     Ok(channel)
 }
 
-async fn publish(channel: Channel, content: Box<Content>) -> lapin::Result<Confirmation> {
+/// Publishes with `mandatory`, and waits for the confirm.
+pub(in crate::broker) async fn publish(
+    channel: Channel,
+    content: Box<Content>,
+) -> lapin::Result<Confirmation> {
     let Content { exchange, routing_key, body, properties } = *content;
     let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
     channel.basic_publish(exchange, routing_key, options, &body, properties).await?.await

@@ -37,6 +37,10 @@ pub trait Payload: DeserializeOwned {
     /// is right.
     fn read(payload: &Value) -> Result<Self, String> {
         let wrong = |what: String| format!("payload of {}: {what}", Self::TYPE);
+        if !payload.is_object() {
+            let example = &Self::schema()["examples"][0];
+            return Err(wrong(format!("it is not a JSON object; for example {example}")));
+        }
         let read = Self::deserialize(payload).map_err(|error| {
             let example = &Self::schema()["examples"][0];
             wrong(format!("{error}; for example {example}"))

@@ -1,4 +1,4 @@
--- The copy of a dead letter was confirmed.
-UPDATE dead_letters SET published_at = belfry_now()
-WHERE id = ANY ($1::bigint[]) AND resolved_at IS NULL
-RETURNING id
+-- The copy of a dead letter was confirmed. One that was resolved meanwhile is marked too: its copy is
+-- to be taken off again.
+UPDATE dead_letters SET published_at = belfry_now(), removed_at = NULL
+WHERE id = ANY ($1::bigint[])
