@@ -28,7 +28,9 @@ impl Tower {
         let shutdown = Shutdown::new();
         let publisher = Publisher::start(&house.settings, &house.topology, &shutdown);
         let operator = Operator::connect(&house.settings).await.expect("a broker that answers");
-        Self { publisher: publisher.expect("a good URL"), operator, house, shutdown }
+        let publisher = publisher.expect("a good URL");
+        publisher.ready(PATIENCE).await.expect("a publishing connection");
+        Self { publisher, operator, house, shutdown }
     }
 
     /// Starts `producer run`.
