@@ -13,7 +13,7 @@ use shared::broker::{Header, Operator, Properties, Publisher};
 use shared::domain::outcome::TaskError;
 use shared::domain::task::{Due, TaskId, TaskState};
 use shared::store::DeadFilter;
-use shared::testing::eventually;
+use shared::testing::{PATIENCE, eventually};
 use worker::context::Context;
 use worker::handler::{Handler, Handlers};
 
@@ -132,6 +132,7 @@ async fn a_copy_moved_by_hand_replays_its_own_task_once() {
     let others = letter_of(other).await.expect("a letter").id;
     let publisher = Publisher::start(&house.settings, &house.topology, &house.shutdown);
     let publisher = publisher.expect("a valid URL");
+    publisher.ready(PATIENCE).await.expect("a publishing connection");
     let moved = async |letter: i64| {
         let body = json!({"task_id": task}).to_string();
         let headers = vec![("dead-letter".to_owned(), Header::Number(letter))];
