@@ -176,7 +176,6 @@ async fn a_late_task_is_lost_only_when_the_broker_holds_nothing() {
     operator.declare(&topology).await.expect("declared");
     let shutdown = Shutdown::new();
     let publisher = Publisher::start(&settings, &topology, &shutdown).expect("a URL");
-    publisher.ready(shared::testing::PATIENCE).await.expect("a publishing connection");
     publisher.ready(PATIENCE).await.expect("connected");
     let waiting = house.store.unpublished(None, std::time::Duration::ZERO).await.expect("rows");
     let message = &waiting.first().expect("one unpublished task").message;
@@ -215,7 +214,6 @@ async fn a_settled_house_has_no_task_and_no_message_left() {
     let settled = house.ledger(&["--expect-settled"]);
     let shutdown = Shutdown::new();
     let publisher = Publisher::start(&settings, &topology, &shutdown).expect("a URL");
-    publisher.ready(shared::testing::PATIENCE).await.expect("a publishing connection");
     publisher.ready(PATIENCE).await.expect("connected");
     let key = format!("{POOL}.http_call");
     let sent = publisher.publish_raw(&topology.tasks(), &key, b"{}", &Properties::default()).await;
