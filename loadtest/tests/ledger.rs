@@ -71,11 +71,6 @@ const BREAKS: &[(u8, &str, &str)] = &[
 const NAMED: &str = "CREATE FUNCTION named(text) RETURNS uuid LANGUAGE sql STABLE AS \
                      $$ SELECT task_id FROM task_inputs WHERE name = $1 $$";
 
-/// The database's clock, stopped at the present.
-const FROZEN: &str = "DO $$ BEGIN EXECUTE format(
-    'CREATE OR REPLACE FUNCTION belfry_now() RETURNS timestamptz LANGUAGE sql VOLATILE
-     AS $f$ SELECT %L::timestamptz $f$', clock_timestamp()); END $$";
-
 /// Puts all rows aside.
 const KEEP: &str = "CREATE SCHEMA kept; DO $$ DECLARE name text; BEGIN
     FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
@@ -137,8 +132,6 @@ async fn each_promise_that_is_broken_is_named() {
     let house = House::worked().await;
     house.sql(NAMED).await;
     house.sql(KEEP).await;
-    // The audit takes longer than a message may be late: time stands still meanwhile.
-    house.sql(FROZEN).await;
 
     let whole = house.ledger(&[]);
     assert_eq!(whole.code, Some(0), "{}", whole.stderr);

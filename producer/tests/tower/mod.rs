@@ -30,7 +30,7 @@ impl Tower {
         let operator = Operator::connect(&house.settings).await.expect("a broker that answers");
         let publisher = publisher.expect("a good URL");
         publisher.ready(PATIENCE).await.expect("a publishing connection");
-        Self { publisher, operator, house, shutdown }
+        Self { house, publisher, operator, shutdown }
     }
 
     /// Starts `producer run`.
