@@ -50,7 +50,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         Some(address) => Some(health.serve(address).await?),
         None => None,
     };
-    wait_for_schema(&store, &shutdown).await;
+    store.wait_for_schema(&shutdown.soft).await;
 
     let (leads, leading) = watch::channel(false);
     let incarnation = Incarnation::new();
@@ -98,22 +98,6 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         warn!("not everything ended in time; the database holds what is left");
     }
     Ok(())
-}
-
-/// Waits, with one clear line, until the schema is there.
-async fn wait_for_schema(store: &Store, shutdown: &Shutdown) {
-    let mut told = String::new();
-    while let Err(error) = store.check_schema().await {
-        let text = error.to_string();
-        if text != told {
-            warn!(error = text, "waiting for the database");
-            told = text;
-        }
-        tokio::select! {
-            () = shutdown.soft.cancelled() => return,
-            () = tokio::time::sleep(Duration::from_secs(1)) => {}
-        }
-    }
 }
 
 fn open(config: &Config, label: &str) -> anyhow::Result<Store> {

@@ -178,7 +178,7 @@ impl Worker {
             Some(address) => Some(health.serve(address).await?),
             None => None,
         };
-        self.wait_for_schema().await;
+        self.processor.store.wait_for_schema(&self.shutdown.soft).await;
         self.spawn_sweeps();
         self.spawn_cancel_poll();
         self.spawn_restart();
@@ -221,22 +221,6 @@ impl Worker {
     async fn until_idle(&self) {
         while !self.processor.slots.is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    /// A worker never migrates: it waits, with one clear line.
-    async fn wait_for_schema(&self) {
-        let mut told = String::new();
-        while let Err(error) = self.processor.store.check_schema().await {
-            let text = error.to_string();
-            if text != told {
-                warn!(error = text, "waiting for the database");
-                told = text;
-            }
-            tokio::select! {
-                () = self.shutdown.soft.cancelled() => return,
-                () = tokio::time::sleep(Duration::from_secs(1)) => {}
-            }
         }
     }
 

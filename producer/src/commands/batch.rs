@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use shared::config::Config;
+use shared::domain::execution_key::hex;
 use shared::domain::task::NewTask;
 use shared::store::{EnqueueError, Store};
 
@@ -153,9 +154,7 @@ impl Rows {
     }
 
     fn of(name: &str, bytes: Vec<u8>) -> Self {
-        let hash = Sha256::digest(&bytes)
-            .iter()
-            .fold(String::new(), |hash, byte| hash + &format!("{byte:02x}"));
+        let hash = hex(&Sha256::digest(&bytes));
         Self { name: name.to_owned(), bytes, hash }
     }
 

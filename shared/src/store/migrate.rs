@@ -8,6 +8,8 @@ use std::time::Duration;
 use refinery::embed_migrations;
 use serde::Serialize;
 use tokio_postgres::Config;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use super::connect::{CONNECT_TIMEOUT, Store, describe, tls};
 use super::error::{Error, chain};
@@ -19,6 +21,9 @@ pub const SCHEMA_VERSION: u32 = 6;
 
 /// Key of the advisory lock: "belfry" as a number.
 const LOCK: i64 = 0x6265_6c66_7279;
+
+/// Pause between two looks for the schema.
+const SCHEMA_POLL: Duration = Duration::from_secs(1);
 
 /// A migration may take this long.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(300);
@@ -68,6 +73,22 @@ pub async fn migrate(dsn: &str) -> Result<MigrationReport, Error> {
 }
 
 impl Store {
+    /// Waits until the schema is there, or `stop`: a daemon never migrates. One line for each reason.
+    pub async fn wait_for_schema(&self, stop: &CancellationToken) {
+        let mut told = String::new();
+        while let Err(error) = self.check_schema().await {
+            let text = error.to_string();
+            if text != told {
+                warn!(error = text, "waiting for the database");
+                told = text;
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(SCHEMA_POLL) => {}
+            }
+        }
+    }
+
     /// Fails unless the schema is the one this binary was built for.
     pub async fn check_schema(&self) -> Result<(), Error> {
         let found = match self.query_opt(include_str!("sql/schema_version.sql"), &[]).await {
