@@ -121,6 +121,16 @@ impl Member {
         Ok(())
     }
 
+    /// How it ended, once it has.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// The name of its log in the ground's directory.
+    pub fn log_name(&self) -> String {
+        self.log.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// What it has used so far.
     pub fn usage(&self) -> anyhow::Result<Usage> {
         Usage::of(self.pid().context("the process has ended")?)
@@ -144,10 +154,16 @@ impl Member {
 
     /// SIGTERM, and no waiting.
     pub async fn terminate(&self) -> anyhow::Result<()> {
+        self.signal("TERM").await
+    }
+
+    /// A signal by its name without SIG, and no waiting.
+    pub async fn signal(&self, name: &str) -> anyhow::Result<()> {
         let pid = self.pid().context("the process has ended")?.to_string();
         // A shell's `kill` is there on every Unix, and this crate may hold no unsafe code.
-        let told = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid]).status().await?;
-        ensure!(told.success(), "SIGTERM was not delivered: {told}");
+        let script = "kill -s \"$0\" \"$1\"";
+        let told = Command::new("sh").args(["-c", script, name, &pid]).status().await?;
+        ensure!(told.success(), "SIG{name} was not delivered: {told}");
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //! publishes; what was published and not confirmed is published again, which is only a duplicate.
 //! It never decides what is due: rows do.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -35,17 +35,29 @@ pub struct Relay {
     store: Store,
     publisher: Publisher,
     poke: Arc<Notify>,
+    urgent: Arc<Mutex<Vec<TaskId>>>,
 }
 
 impl Relay {
     /// A relay over a store and a publisher.
     pub fn new(store: Store, publisher: Publisher) -> Self {
-        Self { store, publisher, poke: Arc::new(Notify::new()) }
+        Self { store, publisher, poke: Arc::default(), urgent: Arc::default() }
     }
 
     /// Asks for a look now.
     pub fn poke(&self) {
         self.poke.notify_one();
+    }
+
+    /// Asks to publish these at once, without the patience of a backup: whoever clears a mark knows
+    /// best that a message is missing.
+    pub fn hurry(&self, tasks: impl IntoIterator<Item = TaskId>) {
+        self.urgent().extend(tasks);
+        self.poke();
+    }
+
+    fn urgent(&self) -> MutexGuard<'_, Vec<TaskId>> {
+        self.urgent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks until the soft token; `grace` decides how late a row must be to concern this process.
@@ -69,8 +81,12 @@ impl Relay {
         }
     }
 
-    /// One look over everything that is not published.
+    /// One look over what is urgent, and over everything that is not published.
     async fn look(&self, grace: Duration) -> Result<Progress, Error> {
+        let urgent = std::mem::take(&mut *self.urgent());
+        if !urgent.is_empty() {
+            self.publish_now(&urgent).await?.tell();
+        }
         let released = self.store.release().await?;
         let tasks = self.store.unpublished(None, grace).await?;
         let published = self.publish(tasks).await?;

@@ -1,14 +1,14 @@
 //! The sweeps that need no particular process: rescue, overdue attempts, lost messages.
 //!
 //! Every producer and every worker runs them, so recovery waits for nobody. They never publish:
-//! they clear marks and poke the relay.
+//! they clear marks and tell the relay of their process to hurry.
 
 use std::time::Duration;
 
 use tracing::{info, warn};
 
 use crate::broker::Publisher;
-use crate::domain::task::TaskState;
+use crate::domain::task::{TaskId, TaskState};
 use crate::relay::Relay;
 use crate::shutdown::Shutdown;
 use crate::store::{Error, GivenBack, Lost, Store};
@@ -62,17 +62,20 @@ impl Sweeps {
         let overdue = self.store.release_overdue().await?;
         tell("deadline", &overdue);
         let lost = self.find_lost().await?;
-        if lost > 0 {
-            metrics::given_back("lost_message", lost as u64);
-            warn!(tasks = lost, "messages were lost; the relay publishes them again");
+        if !lost.is_empty() {
+            metrics::given_back("lost_message", lost.len() as u64);
+            warn!(tasks = lost.len(), "messages were lost; the relay publishes them again");
         }
-        if lost > 0 || !rescued.is_empty() || !overdue.is_empty() {
-            self.relay.poke();
+        // Also a backup's relay: the leader's may have just looked, and looks seldom under load.
+        let given_back = rescued.iter().chain(&overdue).filter(|g| g.state == TaskState::Queued);
+        let missing: Vec<TaskId> = given_back.map(|g| g.task).chain(lost).collect();
+        if !missing.is_empty() {
+            self.relay.hurry(missing);
         }
         Ok(())
     }
 
-    async fn find_lost(&self) -> Result<usize, Error> {
+    async fn find_lost(&self) -> Result<Vec<TaskId>, Error> {
         let mut depths = Vec::with_capacity(self.pools.len());
         for pool in &self.pools {
             match self.publisher.ready_count(pool).await {
@@ -81,10 +84,10 @@ impl Sweeps {
                     depths.push(Lost { pool: pool.clone(), ready: ready.unwrap_or(0).into() });
                 }
                 // Without a broker nothing can be said, and nothing published.
-                Err(_) => return Ok(0),
+                Err(_) => return Ok(Vec::new()),
             }
         }
-        Ok(self.store.find_lost(LOST_GRACE, &depths).await?.len())
+        self.store.find_lost(LOST_GRACE, &depths).await
     }
 }
 

@@ -40,6 +40,14 @@ impl Demo {
         *self.lock() = Inner::default();
     }
 
+    pub fn effects(&self) -> BTreeMap<String, u64> {
+        self.lock().effects.keys.clone()
+    }
+
+    pub fn alerts(&self) -> usize {
+        self.lock().alerts.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

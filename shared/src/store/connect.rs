@@ -4,9 +4,7 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, Timeouts,
-};
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, PoolError, Timeouts};
 use secrecy::{ExposeSecret, SecretString};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, Row};
@@ -15,6 +13,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::claim::ClaimBatcher;
 use super::error::{Error, chain};
 use super::record::CompleteBatcher;
+use super::session::Session;
 
 /// Connections of one process for its work.
 pub const POOL_SIZE: usize = 6;
@@ -92,12 +91,6 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// A borrowed connection with the house's way of asking.
-pub(super) struct Session {
-    pub(super) client: Object,
-    pub(super) at: String,
-}
-
 impl Store {
     /// Prepares a pool; connects when first asked. Checks only the connection string.
     pub fn open(options: &StoreOptions) -> Result<Self, Error> {
@@ -124,7 +117,12 @@ impl Store {
             .post_create(Hook::async_fn(move |client, _| {
                 let settings = settings.clone();
                 Box::pin(async move {
-                    client.batch_execute(&settings).await.map_err(HookError::Backend)
+                    // The pool's own limit ends before this, and a slot would wait for ever.
+                    let setting = client.batch_execute(&settings);
+                    match tokio::time::timeout(CONNECT_TIMEOUT, setting).await {
+                        Ok(set) => set.map_err(HookError::Backend),
+                        Err(_) => Err(HookError::message("no answer to the session's settings")),
+                    }
                 })
             }))
             .build()
@@ -151,7 +149,7 @@ impl Store {
 
     pub(super) async fn session(&self) -> Result<Session, Error> {
         let client = self.pool.get().await.map_err(|error| self.pool_error(error))?;
-        Ok(Session { client, at: self.at.clone() })
+        Ok(Session::new(client, self.pool.clone(), self.at.clone()))
     }
 
     pub(super) async fn query(
@@ -181,38 +179,6 @@ impl Store {
             }
             other => Error::Unreachable { at: self.at.clone(), cause: other.to_string() },
         }
-    }
-}
-
-impl Session {
-    /// Runs a prepared statement with a limit; repeats once when the cached plan is stale.
-    pub(super) async fn query(
-        &self,
-        sql: &str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Error> {
-        let asked = async {
-            match self.ask(sql, params).await {
-                // A migration changed a table under a prepared statement.
-                Err(error) if error.code() == Some("0A000") => {
-                    self.client.statement_cache.clear();
-                    self.ask(sql, params).await
-                }
-                answer => answer,
-            }
-        };
-        match tokio::time::timeout(ANSWER_TIMEOUT, asked).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                Err(Error::Timeout { at: self.at.clone(), seconds: ANSWER_TIMEOUT.as_secs() })
-            }
-        }
-    }
-
-    async fn ask(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error> {
-        let fail = |error| Error::from_postgres(error, &self.at);
-        let statement = self.client.prepare_cached(sql).await.map_err(fail)?;
-        self.client.query(&statement, params).await.map_err(fail)
     }
 }
 

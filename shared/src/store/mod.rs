@@ -21,6 +21,7 @@ mod relay;
 mod rows;
 mod schedules;
 mod server;
+mod session;
 mod settlement;
 pub mod source;
 mod steps;
