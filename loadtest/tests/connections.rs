@@ -223,7 +223,7 @@ async fn half_a_frame_costs_a_connection_and_nothing_else() {
 }
 
 /// The way to PostgreSQL is silent for longer than a lease: the handler is stopped, the attempt
-/// charged as a crash and not as a failure, and every slot serves again.
+/// ends as interrupted or by rescue and never as a failure, and every slot serves again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_database_stops_a_handler_and_charges_no_failure() {
     let scene = Scene::open("silent_db").await;
@@ -239,8 +239,10 @@ async fn a_silent_database_stops_a_handler_and_charges_no_failure() {
     worker.ready(BACK).await.expect("a new identity");
     let row = scene.is(task, TaskState::Completed, 2).await;
     assert!(healed.elapsed() < BACK, "it took {:?}", healed.elapsed());
-    assert_eq!((row.summary.failures, row.summary.crashes), (0, 1));
-    assert_eq!(row.attempts[0]["outcome"], "lease_expired");
+    // Whoever is first: the record that was held back, which charges nothing, or the rescue.
+    let rescued = row.attempts[0]["outcome"] == "lease_expired";
+    assert_eq!(row.summary.failures, 0, "{:?}", row.attempts);
+    assert_eq!(row.summary.crashes, i32::from(rescued), "{:?}", row.attempts);
     scene.has_all_slots().await;
     scene.close(worker).await;
 }

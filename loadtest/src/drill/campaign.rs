@@ -63,6 +63,7 @@ pub async fn campaign(
             break;
         }
     }
+    let told = report.breaches.len();
     field.log.tell("no more faults; healing");
     load.stop().await;
     if let Err(error) = settle(field).await {
@@ -72,6 +73,9 @@ pub async fn campaign(
         report.breaches.push(format!("the account could not be made: {error:#}"));
     }
     report.breaches.extend(field.book.trouble());
+    for breach in &report.breaches[told..] {
+        field.log.tell(format!("BREACH: {breach}"));
+    }
     report.ok = report.breaches.is_empty();
     if !report.ok {
         report.kept =

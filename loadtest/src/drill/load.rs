@@ -24,6 +24,10 @@ use crate::fleet::Door;
 const BEAT: Duration = Duration::from_millis(300);
 /// Tasks of one batch.
 const BATCH: usize = 2;
+/// Tasks that have not ended, at most: what comes in beyond it waits, so that an outage of minutes is not
+/// followed by minutes of backlog.
+const OUTSTANDING: i64 = 60;
+const UNFINISHED: &str = "SELECT count(*) FROM tasks WHERE finished_at IS NULL";
 /// Pause between two requests to the inbox.
 const REQUEST_BEAT: Duration = Duration::from_millis(700);
 /// A request without a task after this is sent again.
@@ -49,6 +53,7 @@ impl Load {
         let shutdown = Shutdown::new();
         let source = Source {
             door: door.clone(),
+            rows: field.rows.clone(),
             book: book.clone(),
             stub: field.stub.url.clone(),
             dice: StdRng::seed_from_u64(seed),
@@ -103,6 +108,7 @@ pub fn task(task_type: &str, payload: Value) -> NewTask {
 
 struct Source {
     door: Door,
+    rows: Rows,
     book: Book,
     stub: String,
     dice: StdRng,
@@ -116,6 +122,10 @@ impl Source {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !self.shutdown.soft.is_cancelled() {
             beat.tick().await;
+            match self.rows.count(UNFINISHED, &[]).await {
+                Ok(outstanding) if outstanding < OUTSTANDING => (),
+                _ => continue,
+            }
             let tasks: Vec<NewTask> = (0..BATCH).map(|_| self.next()).collect();
             if let Err(error) = commit(&self.door, &tasks).await {
                 self.book.fail(format!("{error:#}"));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use async_trait::async_trait;
 use serde_json::json;
+use shared::process;
 use tokio::time::{Instant, sleep};
 
 use super::signs::{self, BITE, RED, Side};
@@ -14,8 +15,6 @@ use crate::drill::house::POOL;
 use crate::drill::kept;
 use crate::drill::management::Management;
 
-/// How the members call their connections at the beginning.
-const MEMBERS: [&str; 2] = ["producer@", "worker@"];
 /// Tasks handed in at once where messages must wait in the queue: above what all slots take.
 const BACKLOG: usize = 60;
 /// How long each of them runs.
@@ -217,10 +216,23 @@ impl Fault for CloseConnections {
 /// Closes all connections of members; answers how many.
 async fn close_all(field: &Field) -> anyhow::Result<usize> {
     let api = Management::of(field)?;
+    let host = process::host();
+    let members: Vec<String> = field
+        .fleet
+        .posts
+        .iter()
+        .filter_map(|post| Some(format!("{}@{host}#{} ", post.role.program(), post.pid()?)))
+        .collect();
     // It hears of new connections a moment late.
-    let connections = until("the broker lists connections", BITE, async || {
-        let found = api.connections(&MEMBERS).await?;
-        Ok((!found.is_empty()).then_some(found))
+    let connections = until("the broker lists connections of every member", BITE, async || {
+        let mut all = Vec::new();
+        for member in &members {
+            match api.connections(&[member]).await? {
+                found if found.is_empty() => return Ok(None),
+                found => all.extend(found),
+            }
+        }
+        Ok(Some(all))
     })
     .await?;
     let mut closed = 0;

@@ -63,10 +63,9 @@ impl Fault for Points {
             )?;
             field.log.tell(format!("{} will abort at {point}", field.fleet.posts[at].name));
         }
-        // Whoever stands by would pass few of its points.
+        // Whoever stands by passes few of its points; so the place of the leader stays empty until
+        // the armed one has led.
         field.fleet.kill(leader).await?;
-        field.fleet.man(&field.ground, leader, &[])?;
-
         let since = Instant::now();
         let mut proof = Vec::new();
         for (at, point) in armed {
@@ -75,6 +74,7 @@ impl Fault for Points {
             field.fleet.man(&field.ground, at, &[])?;
             proof.push(format!("{} died at {point} ({status})", field.fleet.posts[at].name));
         }
+        field.fleet.man(&field.ground, leader, &[])?;
         Ok(Bite::new(since, proof.join("; ")))
     }
 }

@@ -16,11 +16,11 @@ use crate::drill::load;
 use crate::fleet::Role;
 
 /// Words of the statement that makes tasks.
-pub(crate) const ENQUEUE: &str = "Creates tasks whose keys are free";
+const ENQUEUE: &str = "Creates tasks whose keys are free";
 /// Words of the statement that claims them.
-pub(crate) const CLAIM: &str = "Takes tasks for an incarnation";
+const CLAIM: &str = "Takes tasks for an incarnation";
 /// Words of the statement that completes them.
-pub(crate) const COMPLETE: &str = "The one committed result";
+const COMPLETE: &str = "The one committed result";
 
 /// See the module.
 pub(super) struct LostCommit;
@@ -108,5 +108,26 @@ impl Stage {
             Ok((committed && self.answers_lost(field) >= answers).then_some(()))
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_statement_are_in_one_file_only() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/src/store/sql");
+        let files = std::fs::read_dir(folder).expect("the statements");
+        let texts: Vec<String> = files
+            .map(|file| std::fs::read_to_string(file.expect("a file").path()).expect("a text"))
+            .collect();
+
+        for words in [ENQUEUE, CLAIM, COMPLETE] {
+            let found = texts.iter().filter(|text| text.contains(words)).count();
+            assert_eq!(found, 1, "{words:?}");
+        }
     }
 }
