@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shared::broker::{Consumer, Delivery, Destination, Error, Publisher};
+use shared::broker::{Consumer, Delivery, Destination, Error, Publisher, one_line};
 use shared::domain::delay::rung_for;
 use shared::domain::message::{Body, Message};
 use shared::domain::task::TaskId;
@@ -184,10 +184,12 @@ impl Pool {
 
     /// A body that points to no task goes to the dead exchange with the reason, and into a row.
     async fn unreadable(&self, delivery: Delivery, reason: &str) {
+        // It may repeat what was sent.
+        let reason = one_line(reason);
+        let reason = reason.as_str();
         warn!(reason, "an unreadable message was moved to the dead letters");
         metrics::message_rejected("unreadable");
-        let body = String::from_utf8_lossy(delivery.raw());
-        let keep = || self.processor.store.keep_unreadable(reason, &body);
+        let keep = || self.processor.store.keep_unreadable(reason, delivery.raw());
         let Some(letter) = self.processor.outage.hold("keep an unreadable message", keep).await
         else {
             return;

@@ -117,9 +117,10 @@ pub(super) fn of_kept(old: &BasicProperties) -> BasicProperties {
     kept
 }
 
-/// At most [`MAX_ERROR_CHARS`] characters on one line.
-pub(super) fn one_line(text: &str) -> String {
+/// At most [`MAX_ERROR_CHARS`] characters on one line, and none that a terminal obeys.
+pub fn one_line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = words.replace(char::is_control, "\u{fffd}");
     match words.char_indices().nth(MAX_ERROR_CHARS) {
         Some((_, _)) => words.chars().take(MAX_ERROR_CHARS - 1).chain(['…']).collect(),
         None => words,
@@ -202,6 +203,7 @@ mod tests {
     #[test]
     fn an_error_in_a_header_is_one_short_line() {
         assert_eq!(one_line("503\n  from\tupstream "), "503 from upstream");
+        assert_eq!(one_line("a\0b\u{1b}[2J"), "a\u{fffd}b\u{fffd}[2J");
         let long = one_line(&"é".repeat(600));
         assert_eq!(long.chars().count(), MAX_ERROR_CHARS);
         assert!(long.ends_with('…'));
