@@ -156,7 +156,7 @@ impl House {
         house.end(&request, Outcome::Completed { result: json!({}) }).await;
 
         house.book.refused(1);
-        house.store.keep_unreadable("no JSON", "hello").await.expect("kept");
+        house.store.keep_unreadable("no JSON", b"hello").await.expect("kept");
         house
     }
 

@@ -92,7 +92,7 @@ enum ConfigCommand {
 pub async fn execute(cli: Cli) -> Answer {
     let context = Context { config: cli.global.config, json: cli.global.json };
     let telemetry = traced(matches!(cli.command, Command::Run));
-    let answer = dispatch(cli.command, &context).await;
+    let answer = Box::pin(dispatch(cli.command, &context)).await;
     if let Some(telemetry) = telemetry {
         telemetry.shutdown().await;
     }

@@ -116,14 +116,14 @@ impl Account<'_> {
     }
 
     /// What the model was asked is what the journal says; more than one answer of a task is explained
-    /// by a call whose answer never arrived.
+    /// by a call whose answer never arrived, or too late for the attempt that had asked.
     async fn calls(&self, tasks: &BTreeMap<TaskId, Entry>) -> anyhow::Result<Invariant> {
         let mut journal: BTreeMap<String, (Uuid, String)> = BTreeMap::new();
         let (mut lost, mut answers) = (BTreeMap::<Uuid, i64>::new(), BTreeMap::<Uuid, i64>::new());
         for row in self.rows.all(include_str!("sql/calls.sql"), &[]).await? {
             let (id, task, state): (Uuid, Uuid, String) =
                 (row.get("id"), row.get("task_id"), row.get("state"));
-            *lost.entry(task).or_default() += i64::from(state != "done");
+            *lost.entry(task).or_default() += i64::from(row.get::<_, bool>("lost"));
             journal.insert(id.to_string(), (task, state));
         }
         let mut bad = Vec::new();

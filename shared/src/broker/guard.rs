@@ -243,7 +243,7 @@ mod tests {
         let method = frame(1, b"\0\x0a\0\x0a");
         let good = frame(2, b"\0\x3c\0\0\0\0\0\0\0\0\0\x02\x10\0\x02");
         let bad = frame(2, b"\0\x3c\0\0\0\0\0\0\0\0\0\x02\0\x80\x01\xff");
-        let body = frame(3, &[7; 100_000]);
+        let body = frame(3, &vec![7; 100_000]);
         let bytes = [&method[..], &good, &body, &bad, &body, &good].concat();
 
         let expected = read(&bytes, usize::MAX).await.expect("read");

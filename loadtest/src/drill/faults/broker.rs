@@ -30,6 +30,8 @@ const CONSUMING_LIMIT: Duration = Duration::from_secs(10);
 const POLICY: &str = "belfry-drill-limit";
 /// A queue that is there only to be forgotten.
 const MARKER: &str = "belfry-drill-marker";
+/// A broker that is killed forgets what was declared within its last second or two.
+const GROWN: Duration = Duration::from_secs(3);
 /// More than any disk has, in bytes: not every version knows a unit as large.
 const PETABYTE: &str = "1000000000000000";
 /// The broker's own limits, as they are on a fresh node.
@@ -95,6 +97,7 @@ impl Fault for Restart {
         let api = Management::of(field)?;
         let before = api.process().await?;
         api.make_queue(MARKER).await?;
+        tokio::time::sleep(GROWN).await;
         let verb = if self.wipe { "wipe-rabbitmq" } else { "restart-rabbitmq" };
         field.services.verb(verb).await?;
         let since = Instant::now();

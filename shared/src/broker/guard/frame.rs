@@ -295,7 +295,7 @@ mod tests {
         check(&nested(b'A', 25_000), Some(Fault::Deep));
         check(&b"\x01aV".repeat(1000), None);
         check(&b"\x01aV".repeat(1001), Some(Fault::Many));
-        check(&[b"\x01aA", &long(&[b'V'; 100_000])[..]].concat(), Some(Fault::Many));
+        check(&[b"\x01aA", &long(&vec![b'V'; 100_000])[..]].concat(), Some(Fault::Many));
     }
 
     #[test]
