@@ -249,7 +249,8 @@ async fn ten_thousand_copies_of_one_message_run_its_task_once() {
 async fn a_megabyte_of_headers_is_the_senders_error() {
     let names: Vec<u8> =
         (0..21_000).flat_map(|n| entry(&format!("{n:06}"), b'S', &long(&[b'v'; 40]))).collect();
-    let shapes = [entry("a", b'S', &long(&[b'v'; MEGABYTE])), names, nested(b'F', MEGABYTE / 7)];
+    let shapes =
+        [entry("a", b'S', &long(&vec![b'v'; MEGABYTE])), names, nested(b'F', MEGABYTE / 7)];
     for table in shapes {
         assert!(table.len() >= MEGABYTE - 100, "{}", table.len());
         let mut raw = Raw::connect(&needed("AMQP_URL")).await;

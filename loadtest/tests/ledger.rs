@@ -25,7 +25,7 @@ const BREAKS: &[(u8, &str, &str)] = &[
                  SELECT schedule, planned_at + interval '1 minute', 'paused', decided_at, epoch FROM ticks
                  WHERE outcome = 'enqueued'"),
     (1, "rows", "UPDATE ticks SET count = 2 WHERE count = 3"),
-    (1, "targets", "UPDATE ticks SET task_id = gen_random_uuid() WHERE outcome = 'deduplicated'"),
+    (1, "targets", "UPDATE ticks SET task_id = gen_random_uuid() WHERE outcome = 'enqueued'"),
     (1, "tasks", "UPDATE ticks SET outcome = 'deduplicated' WHERE outcome = 'enqueued'"),
     (1, "tasks", "UPDATE ticks SET outcome = 'enqueued' WHERE outcome = 'deduplicated'"),
     (1, "terms", "UPDATE ticks SET epoch = 2 WHERE outcome = 'enqueued'"),

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tracing::{debug, warn};
 
 use crate::broker::{self, Destination, Publisher};
@@ -36,12 +36,19 @@ pub struct Relay {
     publisher: Publisher,
     poke: Arc<Notify>,
     urgent: Arc<Mutex<Vec<TaskId>>>,
+    trouble: watch::Sender<Option<Error>>,
 }
 
 impl Relay {
     /// A relay over a store and a publisher.
     pub fn new(store: Store, publisher: Publisher) -> Self {
-        Self { store, publisher, poke: Arc::default(), urgent: Arc::default() }
+        let trouble = watch::Sender::new(None);
+        Self { store, publisher, poke: Arc::default(), urgent: Arc::default(), trouble }
+    }
+
+    /// What the database answered to the last look, unless all was well: for readiness.
+    pub fn trouble(&self) -> watch::Receiver<Option<Error>> {
+        self.trouble.subscribe()
     }
 
     /// Asks for a look now.
@@ -64,7 +71,9 @@ impl Relay {
     pub async fn run(&self, grace: impl Fn() -> Duration, shutdown: &Shutdown) {
         while !shutdown.soft.is_cancelled() {
             let started = Instant::now();
-            let pause = match self.look(grace()).await {
+            let looked = self.look(grace()).await;
+            self.trouble.send_replace(looked.as_ref().err().cloned());
+            let pause = match looked {
                 Ok(Progress::All) => POLL.max(started.elapsed() * LOOK_SHARE),
                 Ok(Progress::More) => Duration::ZERO,
                 Ok(Progress::BrokerAway) => BROKER_AWAY,
@@ -125,10 +134,10 @@ impl Relay {
             })
             .collect();
         let (confirmed, error) = self.publish_traced(&mut batch).await;
-        failpoint::hit("after_publish").await;
         let marks: Vec<(TaskId, u32)> =
             confirmed.iter().map(|&n| (batch[n].1.task_id, batch[n].1.run)).collect();
         if !marks.is_empty() {
+            failpoint::hit("after_publish").await;
             failpoint::hit("before_mark").await;
             self.store.mark_published(&marks).await?;
         }

@@ -6,8 +6,9 @@ mod house;
 use std::time::Duration;
 
 use futures::future::join_all;
-use house::{House, TTL, completed, failure};
+use house::{House, completed, failure};
 use shared::broker::{Operator, Publisher, Settings, Topology};
+use shared::config;
 use shared::domain::outcome::Outcome;
 use shared::domain::task::{Semantics, TaskId, TaskState};
 use shared::relay::Relay;
@@ -233,9 +234,14 @@ async fn a_backup_publishes_what_its_own_sweep_gave_back_and_leaves_the_rest() {
     let _held = house.claimed(lost, by).await;
     house.database.move_clock(60).await;
 
-    let pools = vec![POOL.to_owned()];
-    let sweeps = Sweeps::new(house.store.clone(), publisher, relay, pools, TTL);
-    sweeps.once().await.expect("swept");
+    let yaml = format!(
+        "scheduler: {{heartbeat_interval: 1s, heartbeat_ttl: 3s}}\n\
+         task_pools: {{{POOL}: {{max_workers: 1, task_types: [probe]}}}}"
+    );
+    let config = config::load_str(&yaml, "belfry.yaml", &|_| None).expect("a configuration");
+    let (sweeps, until) =
+        (Sweeps::new(house.store.clone(), publisher, relay, &config), shutdown.clone());
+    shutdown.spawn(async move { sweeps.run(&until).await });
 
     eventually("what was given back is published", async || {
         let left = house.store.unpublished(None, Duration::ZERO).await.expect("read");
@@ -243,7 +249,6 @@ async fn a_backup_publishes_what_its_own_sweep_gave_back_and_leaves_the_rest() {
         (left == [fresh]).then_some(())
     })
     .await;
-    drop(sweeps);
     shutdown.soft.cancel();
     shutdown.hard.cancel();
     shutdown.drained().await;

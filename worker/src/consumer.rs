@@ -51,7 +51,11 @@ impl Pool {
             };
             if self.processor.outage.is_down() {
                 consumer.pause().await;
-                self.processor.outage.over().await;
+                tokio::select! {
+                    () = self.processor.outage.over() => {}
+                    // What is in hand is held on, and nothing else waits for the database.
+                    () = self.processor.shutdown.soft.cancelled() => {}
+                }
                 consumer.resume();
             }
             let delivery = tokio::select! {
@@ -142,6 +146,7 @@ impl Pool {
                 failpoint::hit("in_retry").await;
                 let to = rung_for(remaining).map_or(Destination::Tasks, Destination::Retry);
                 if self.publish(to, &mut message).await.is_ok() && mark {
+                    failpoint::hit("before_mark").await;
                     let marks = [(message.task_id, message.run)];
                     if let Err(error) = self.processor.store.mark_published(&marks).await {
                         debug!(%error, "the mark is missing; the relay publishes once more");

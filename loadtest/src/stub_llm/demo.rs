@@ -36,12 +36,13 @@ struct Effects {
 }
 
 impl Demo {
-    pub fn clear(&self) {
-        *self.lock() = Inner::default();
-    }
-
+    /// Requests to `/effects` by their idempotency key.
     pub fn effects(&self) -> BTreeMap<String, u64> {
         self.lock().effects.keys.clone()
+    }
+
+    pub fn clear(&self) {
+        *self.lock() = Inner::default();
     }
 
     pub fn alerts(&self) -> usize {

@@ -143,7 +143,7 @@ fn unreadable(sent: impl Fn() -> Sent) -> Vec<Case> {
     const MANY: &str = "it has more than 1000 headers";
     let names: Vec<u8> =
         (0..2000).flat_map(|n| entry(&format!("{n:05}"), b'S', &long(&[b'v'; 40]))).collect();
-    let voids = entry("a", b'A', &long(&[b'V'; 120_000]));
+    let voids = entry("a", b'A', &long(&vec![b'V'; 120_000]));
     [
         (sent().message_id(b"\xff\xfe"), TEXT),
         (sent().headers(&[&short(b"\xff")[..], b"V"].concat()), TEXT),

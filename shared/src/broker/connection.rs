@@ -60,6 +60,12 @@ impl Settings {
         Ok(Address { host: uri.authority.host, port: uri.authority.port, vhost: uri.vhost })
     }
 
+    /// The corner of the broker that these settings use, whatever the host is called from here: two
+    /// installations have two.
+    pub fn place(&self) -> Result<String, Error> {
+        Ok(format!("prefix {:?} in vhost {:?}", self.prefix, self.address()?.vhost))
+    }
+
     /// The program's name: the label up to its `@`.
     pub(super) fn app_id(&self) -> &str {
         self.label.split('@').next().unwrap_or_default()

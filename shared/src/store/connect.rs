@@ -58,6 +58,9 @@ pub struct StoreOptions {
     pub key_retention: Duration,
     /// Connections at most.
     pub pool_size: usize,
+    /// The corner of the broker that goes with this database, as its processes say when they register;
+    /// `None` where nobody asks.
+    pub place: Option<String>,
 }
 
 impl StoreOptions {
@@ -70,6 +73,7 @@ impl StoreOptions {
             crash_limit: 3,
             key_retention: KEY_RETENTION,
             pool_size: POOL_SIZE,
+            place: None,
         }
     }
 }
@@ -81,6 +85,7 @@ pub struct Store {
     pub(super) at: String,
     pub(super) crash_limit: u32,
     pub(super) key_retention: Duration,
+    pub(super) place: Option<String>,
     pub(super) claims: ClaimBatcher,
     pub(super) completions: CompleteBatcher,
 }
@@ -134,6 +139,7 @@ impl Store {
             at,
             crash_limit: options.crash_limit,
             key_retention: options.key_retention,
+            place: options.place.clone(),
         })
     }
 
@@ -142,9 +148,15 @@ impl Store {
         &self.at
     }
 
-    /// True when the server answers.
+    /// Asks whether the server answers, and takes writes.
     pub async fn ping(&self) -> Result<(), Error> {
-        self.session().await?.query(include_str!("sql/ping.sql"), &[]).await.map(drop)
+        let session = self.session().await?;
+        let rows = session.query(include_str!("sql/ping.sql"), &[]).await?;
+        if rows.first().is_some_and(|row| row.get("read_only")) {
+            session.close();
+            return Err(Error::ReadOnly { at: self.at.clone() });
+        }
+        Ok(())
     }
 
     pub(super) async fn session(&self) -> Result<Session, Error> {
@@ -157,7 +169,12 @@ impl Store {
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, Error> {
-        self.session().await?.query(sql, params).await
+        let session = self.session().await?;
+        let answer = session.query(sql, params).await;
+        if answer.as_ref().is_err_and(Error::is_away) {
+            session.close();
+        }
+        answer
     }
 
     /// One row or none.

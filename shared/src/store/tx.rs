@@ -183,6 +183,10 @@ impl Tx {
 
     /// Undoes everything.
     pub async fn rollback(self) {
+        if self.trouble().is_some_and(|error| error.is_away()) {
+            // Its connection ends with it.
+            return;
+        }
         if self.say("ROLLBACK").await.is_ok() {
             drop(self.0.session.lock().await.take());
         }
