@@ -144,8 +144,8 @@ impl Inbox {
         }
     }
 
-    /// All at once; one by one where the database refuses a value, so that it does so for ever to
-    /// none but its own request.
+    /// All at once; one by one where the database refuses a value, so that only the request with
+    /// that value is refused.
     async fn enqueue(&self, tasks: &[NewTask]) -> Result<Answers, store::Error> {
         match self.store.enqueue_all(tasks).await {
             Err(error) if error.is_data() => {}

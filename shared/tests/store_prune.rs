@@ -9,7 +9,7 @@ use house::{House, completed, failure};
 use serde_json::json;
 use shared::config::Retention;
 use shared::domain::outcome::Outcome;
-use shared::domain::task::{Due, NewTask, TaskId};
+use shared::domain::task::{Due, NewTask, TaskId, TaskState};
 use shared::store::{CHUNK, CallEnd, CallStart, DeadFilter, NewArtifact, NewCall, Pruned};
 
 const DAY: Duration = Duration::from_hours(24);
@@ -108,8 +108,9 @@ async fn what_lives_or_waits_for_a_person_stays_whatever_its_age() {
     assert_eq!((early.tasks, early.execution_keys), (0, 0));
     // The discarded one has nothing left but its letter's copy, of which there never was one.
     assert_eq!((late.tasks, late.dead_letters, late.execution_keys), (1, 1, 1));
-    for task in [queued, scheduled, running, open] {
-        assert!(house.store.task(task).await.expect("read").is_some(), "{task}");
+    let states = [TaskState::Queued, TaskState::Scheduled, TaskState::Running, TaskState::Dead];
+    for (task, state) in [queued, scheduled, running, open].into_iter().zip(states) {
+        assert_eq!(house.state(task).await, state);
     }
     assert_eq!(rows(&house, "execution_keys").await, 4);
     assert_eq!(rows(&house, "alerts").await, 1, "the alert of the open letter");
