@@ -98,20 +98,34 @@ pub async fn run(options: DrillOptions) -> anyhow::Result<()> {
     };
     let stop = Shutdown::new();
     stop.listen_for_signals().context("listening for signals")?;
-    let document = tokio::select! {
-        document = drill(script, &faults, &options) => document?,
+    let mut found = Found::default();
+    let ended = tokio::select! {
+        ended = drill(script, &faults, &options, &mut found) => ended,
         // Whatever was started goes with what holds it.
-        () = stop.soft.cancelled() => bail!("interrupted"),
+        () = stop.soft.cancelled() => Err(anyhow::anyhow!("interrupted")),
     };
+    // Also of a drill that was cut short: what was found is found.
+    let document = Document::of(found.seeds, found.unavailable);
+    if document.seeds.is_empty() {
+        return ended;
+    }
     if options.json {
         crate::report::print_json(&document)?;
     } else {
         print!("{}", report::render(&document));
     }
+    ended?;
     match document.broken() {
         Some(broken) => bail!(broken),
         None => Ok(()),
     }
+}
+
+/// What a drill has found so far.
+#[derive(Default)]
+struct Found {
+    seeds: Vec<Seed>,
+    unavailable: BTreeMap<&'static str, String>,
 }
 
 /// A fault's name, as the command line takes it.
@@ -136,17 +150,16 @@ async fn drill(
     script: PathBuf,
     faults: &[Box<dyn Fault>],
     options: &DrillOptions,
-) -> anyhow::Result<Document> {
+    found: &mut Found,
+) -> anyhow::Result<()> {
     let log = Log::new();
     log.tell("starting PostgreSQL and RabbitMQ of the drill's own");
     let services = Arc::new(Services::start(script).await?);
     log.tell(format!("both answer; their data are in {}", services.state().display()));
     let until = options.time.map(|time| Instant::now() + time);
     let first = options.seed.unwrap_or_else(|| clock::now().timestamp().unsigned_abs());
-    let mut seeds = Vec::new();
-    let mut unavailable = BTreeMap::new();
     for seed in first.. {
-        let done = seeds.len() as u64;
+        let done = found.seeds.len() as u64;
         match until {
             Some(until) if done > 0 && Instant::now() >= until => break,
             None if done >= options.seeds => break,
@@ -155,15 +168,15 @@ async fn drill(
         let log = log.fresh();
         log.tell(format!("seed {seed}"));
         let mut field = Field::open(Arc::clone(&services), seed, options.slow, log).await?;
-        unavailable = missing(faults, &field).await;
-        let drawn = chosen(faults, &unavailable, seed, options)?;
-        seeds.push(campaign::campaign(&mut field, seed, &drawn, until).await);
+        found.unavailable = missing(faults, &field).await;
+        let drawn = chosen(faults, &found.unavailable, seed, options)?;
+        found.seeds.push(campaign::campaign(&mut field, seed, &drawn, until).await);
         field.close().await?;
     }
     if let Some(services) = Arc::into_inner(services) {
         services.wipe().await?;
     }
-    Ok(Document::of(seeds, unavailable))
+    Ok(())
 }
 
 /// What cannot be inflicted here, and why.

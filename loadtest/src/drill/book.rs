@@ -63,6 +63,7 @@ struct Inner {
     whole_since: Option<Instant>,
     asked_again: u64,
     refused: u64,
+    may_move: bool,
     trouble: Option<String>,
 }
 
@@ -157,9 +158,15 @@ impl Book {
         self.lock().refused += count;
     }
 
-    /// How many those are.
-    pub fn all_refused(&self) -> u64 {
-        self.lock().refused
+    /// The broker is made to give messages up: it moves them among the dead letters itself.
+    pub fn may_move(&self) {
+        self.lock().may_move = true;
+    }
+
+    /// How many messages were refused, and whether the broker may have moved messages itself.
+    pub fn all_refused(&self) -> (u64, bool) {
+        let inner = self.lock();
+        (inner.refused, inner.may_move)
     }
 
     /// Why the load had to stop, the first reason.

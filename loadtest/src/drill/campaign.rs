@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::fault::Fault;
 use super::field::{Field, until};
-use super::house::{POOL, SCHEDULE_NAMES};
+use super::house::SCHEDULE_NAMES;
 use super::invariants::Account;
 use super::kept;
 use super::load::{self, Load};
@@ -165,13 +165,19 @@ async fn settle(field: &mut Field) -> anyhow::Result<()> {
         field.door.store.pause_schedule(name, Some("the drill")).await?;
     }
     let operator = Operator::connect(&field.ground.settings()?).await?;
-    let queue = field.ground.topology().pool_queue(POOL);
+    let topology = field.ground.topology();
+    // Delay queues too: what still waits there would arrive when nobody is left to ack it.
+    let work = topology.queues().into_iter().map(|queue| queue.name);
+    let work: Vec<String> = work.filter(|name| *name != topology.dead()).collect();
     let settled = async {
         loop {
             let rows = field.rows.all(include_str!("sql/unsettled.sql"), &[]).await?;
             let row = rows.first().context("an answer")?;
             let (left, what): (i64, String) = (row.get("left"), row.get("what"));
-            let waiting = operator.depth(&queue).await?.unwrap_or(0);
+            let mut waiting = 0;
+            for queue in &work {
+                waiting += operator.depth(queue).await?.unwrap_or(0);
+            }
             if left == 0 && waiting == 0 {
                 return Ok(());
             }

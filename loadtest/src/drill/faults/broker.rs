@@ -323,6 +323,7 @@ impl Fault for DeliveryLimit {
     async fn strike(&self, field: &mut Field) -> anyhow::Result<Bite> {
         let api = Management::of(field)?;
         let queue = field.door.topology.pool_queue(POOL);
+        field.book.may_move();
         api.set_policy(POLICY, &queue, json!({"delivery-limit": 2})).await?;
         let bitten = given_up(field, &api, &queue).await;
         api.delete_policy(POLICY).await?;

@@ -295,5 +295,6 @@ async fn dead(field: &Field) -> anyhow::Result<u32> {
 
 /// Letters without a task.
 async fn unreadable(field: &Field) -> anyhow::Result<i64> {
-    field.count("SELECT count(DISTINCT body) FROM dead_letters WHERE task_id IS NULL", &[]).await
+    let rows = field.rows.all(include_str!("../sql/refused.sql"), &[]).await?;
+    Ok(rows.first().map_or(0, |row| row.get("kept")))
 }
