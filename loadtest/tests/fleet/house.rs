@@ -223,6 +223,11 @@ impl House {
     /// Stops what still runs, audits everything, and takes the ground away.
     pub async fn close(self, fleet: Vec<Member>) {
         if fleet.iter().any(|member| member.role == Role::Worker) {
+            let open = "SELECT count(*) FROM tasks WHERE finished_at IS NULL";
+            within(PATIENCE, "all tasks have ended", async || {
+                (self.count(open).await == 0).then_some(())
+            })
+            .await;
             self.quiet().await;
         }
         for member in fleet {

@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(fine, deliver("é!".as_bytes()));
         let mut got = [b"\0\x3c\0\x47\0\0\0\0\0\0\0\x07\0\0\x01\xfe", &[0; 4][..]].concat();
         judge(Kind::Method, &mut got);
-        assert_eq!(got[14], b'?');
+        assert_eq!(got[15], b'?');
     }
 
     #[test]
