@@ -207,7 +207,7 @@ const BEYOND_THE_LOCKS: Duration = Duration::from_secs(3);
 async fn a_step_that_cannot_be_kept_now_is_kept_later_and_is_no_failure() {
     let house = House::open(Handlers::new().with(Fixture), "").await;
     let client = house.database.client().await;
-    let lock = "BEGIN; LOCK TABLE steps IN ACCESS EXCLUSIVE MODE";
+    let lock = "BEGIN; LOCK TABLE steps IN EXCLUSIVE MODE";
     client.batch_execute(lock).await.expect("locked");
 
     let task = house.given(json!({"do": "step"}), |_| ()).await;
