@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ENDED: Duration = Duration::from_secs(240);
 /// Most memory of a process at any moment, in bytes: some 60 MB for itself, the ten bodies of ten
 /// megabytes where all are in hand, and copies of some of them on their way to the dead letters.
-const MAX_PEAK_RSS: u64 = 256 * 1024 * 1024;
+const MAX_PEAK_RSS: u64 = 320 * 1024 * 1024;
 /// Longest line of a log, in bytes.
 const MAX_LOG_LINE: usize = 4096;
 /// Copies of one message to the pool, and of one request to the inbox, whose copies cost a
