@@ -1,4 +1,4 @@
-//! The sweeps that need no particular process: rescue, overdue attempts, lost messages.
+//! The sweeps that need no particular process: rescue, overdue attempts, late starts, lost messages.
 //!
 //! Every producer and every worker runs them, so recovery waits for nobody. They never publish:
 //! they clear marks and poke the relay.
@@ -61,6 +61,10 @@ impl Sweeps {
         tell("rescue", &rescued);
         let overdue = self.store.release_overdue().await?;
         tell("deadline", &overdue);
+        let late = self.store.end_late_starts().await?;
+        if let Some(first) = late.first() {
+            info!(tasks = late.len(), task.id = %first, "not started by their deadline; cancelled");
+        }
         let lost = self.find_lost().await?;
         if lost > 0 {
             metrics::given_back("lost_message", lost as u64);

@@ -1,14 +1,16 @@
 //! `producer schedules`: what the file says, what the database has applied, and what comes next.
 
+mod apply;
+
+use std::collections::{HashMap, HashSet};
+
 use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shared::config::{Config, suggestion};
 use shared::domain::clock;
-use shared::domain::cron::{Cron, parse_zone};
-use shared::domain::schedule::Schedule;
+use shared::domain::schedule::{Schedule, changes};
 use shared::store::{ScheduleRow, Store};
 use uuid::Uuid;
 
@@ -28,6 +30,8 @@ pub enum Schedules {
     Show(Named),
     /// Lists the next instants of a schedule; needs no service
     Next(Next),
+    /// Puts the file's schedules in force now, and says what that changes
+    Apply(apply::Apply),
     /// Pauses a schedule: its ticks are recorded as paused and make no tasks
     Pause(Named),
     /// Resumes a schedule that was paused by hand
@@ -64,6 +68,8 @@ pub struct Line {
     pub task_type: String,
     /// Next instant, paused or not.
     pub next: Option<DateTime<Utc>>,
+    /// True when there is none any more because its `end_at` has passed.
+    pub ended: bool,
     /// Last tick.
     pub last: Option<DateTime<Utc>>,
     /// Its outcome.
@@ -76,8 +82,10 @@ pub struct Line {
     pub paused_by: Option<String>,
     /// True when this file has it.
     pub in_file: bool,
-    /// True when a leader has applied it.
+    /// True when it is in force.
     pub applied: bool,
+    /// True when this file says something else than what is in force.
+    pub differs: bool,
 }
 
 /// Runs it.
@@ -86,6 +94,7 @@ pub async fn run(command: Schedules, context: &Context) -> Answer {
         Schedules::List => bounded("schedules list", list(context)).await,
         Schedules::Show(Named { name }) => bounded("schedules show", show(&name, context)).await,
         Schedules::Next(args) => bounded("schedules next", next(&args, context)).await,
+        Schedules::Apply(args) => apply::run(&args, context).await,
         Schedules::Pause(Named { name }) => pause(&name, Some(&connect::actor()), context).await,
         Schedules::Resume(Named { name }) => pause(&name, None, context).await,
     }
@@ -95,29 +104,32 @@ pub async fn run(command: Schedules, context: &Context) -> Answer {
 pub async fn lines(config: &Config, store: &Store) -> Result<Vec<Line>, CommandError> {
     let rows = store.schedules(None).await?;
     let now = clock::now();
-    let row = |name: &str| rows.iter().find(|row| row.name == name);
-    let in_file = config.schedules.iter().map(|entry| line(Some(entry), row(&entry.name), now));
-    let known = |row: &&ScheduleRow| config.schedules.iter().all(|entry| entry.name != row.name);
-    let others = rows.iter().filter(known).map(|row| line(None, Some(row), now));
+    let by_name: HashMap<&str, &ScheduleRow> =
+        rows.iter().map(|row| (row.name.as_str(), row)).collect();
+    let row = |entry: &Schedule| by_name.get(entry.name.as_str()).copied();
+    let in_file = config.schedules.iter().map(|entry| line(Some(entry), row(entry), now));
+    let named: HashSet<&str> = config.schedules.iter().map(|entry| entry.name.as_str()).collect();
+    let others = rows.iter().filter(|row| !named.contains(row.name.as_str()));
+    let others = others.map(|row| line(None, Some(row), now));
     let mut all: Vec<Line> = in_file.chain(others).flatten().collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(all)
 }
 
-/// The file's words win: they are what the next leader applies.
+/// What is in force wins: that is what ticks. The file is what the next apply makes of it.
 fn line(entry: Option<&Schedule>, row: Option<&ScheduleRow>, now: DateTime<Utc>) -> Option<Line> {
-    let said =
-        |from_file: Option<&str>, from_row: Option<&str>| from_file.or(from_row).map(str::to_owned);
-    let (cron, zone) = plan(entry, row)?;
+    let schedule = in_force(entry, row)?;
     let by_hand = row.and_then(|row| row.paused_by.clone());
-    let by_file = entry.is_some_and(|entry| entry.paused).then(|| "file".to_owned());
+    let by_file = schedule.paused.then(|| "file".to_owned());
     let paused_by = by_hand.or(by_file);
+    let from = from(row, now);
     Some(Line {
-        name: said(entry.map(|e| e.name.as_str()), row.map(|r| r.name.as_str()))?,
-        cron: cron.as_str().to_owned(),
-        timezone: zone.name().to_owned(),
-        task_type: said(entry.map(|e| e.task_type.as_str()), row.map(|r| r.task_type.as_str()))?,
-        next: cron.next_after(from(row, now), zone),
+        name: schedule.name.clone(),
+        cron: schedule.cron.as_str().to_owned(),
+        timezone: schedule.timezone.name().to_owned(),
+        task_type: schedule.task_type.clone(),
+        next: schedule.next_due(from),
+        ended: schedule.has_ended(from),
         last: row.and_then(|row| row.last_at),
         last_outcome: row.and_then(|row| row.last_outcome.clone()),
         last_task: row.and_then(|row| row.last_task),
@@ -125,16 +137,17 @@ fn line(entry: Option<&Schedule>, row: Option<&ScheduleRow>, now: DateTime<Utc>)
         paused_by,
         in_file: entry.is_some(),
         applied: row.is_some(),
+        differs: row.is_some()
+            && entry.is_some_and(|entry| !changes(&schedule, entry).is_empty()),
     })
 }
 
-/// Cron line and zone; `None` for a row that a newer binary wrote.
-fn plan(entry: Option<&Schedule>, row: Option<&ScheduleRow>) -> Option<(Cron, Tz)> {
-    if let Some(entry) = entry {
-        return Some((entry.cron.clone(), entry.timezone));
+/// The entry that ticks, or would; `None` for a row that a newer binary wrote.
+fn in_force(entry: Option<&Schedule>, row: Option<&ScheduleRow>) -> Option<Schedule> {
+    match row {
+        Some(row) => Schedule::from_spec(&row.name, &row.spec).ok(),
+        None => entry.cloned(),
     }
-    let row = row?;
-    Some((Cron::parse(&row.cron).ok()?, parse_zone(&row.timezone).ok()?))
 }
 
 /// Instants up to the mark are decided already, whatever this host's clock says.
@@ -170,11 +183,16 @@ fn listed(line: &Line) -> Vec<String> {
 }
 
 fn standing(line: &Line) -> String {
-    match (&line.paused_by, line.in_file, line.applied) {
-        (Some(by), _, _) => format!("paused by {by}"),
-        (None, true, true) => "active".to_owned(),
-        (None, true, false) => "not applied yet (no producer has read this file)".to_owned(),
-        (None, false, _) => "active, but not in this file".to_owned(),
+    let state = match (&line.paused_by, line.ended) {
+        (_, true) => "ended".to_owned(),
+        (Some(by), false) => format!("paused by {by}"),
+        (None, false) => "active".to_owned(),
+    };
+    match (line.in_file, line.applied) {
+        (true, true) if line.differs => format!("{state}, and this file says otherwise"),
+        (true, true) => state,
+        (true, false) => "not applied yet (no producer has read this file)".to_owned(),
+        (false, _) => format!("{state}, but not in this file"),
     }
 }
 
@@ -182,14 +200,16 @@ async fn show(name: &str, context: &Context) -> Answer {
     let (config, store) = context.store().await?;
     let row = store.schedules(Some(name)).await?.pop();
     let entry = config.schedules.iter().find(|entry| entry.name == name);
-    let (cron, zone) = plan(entry, row.as_ref()).ok_or_else(|| unknown(name, &config))?;
+    let schedule = in_force(entry, row.as_ref()).ok_or_else(|| unknown(name, &config))?;
     let now = clock::now();
     let line = line(entry, row.as_ref(), now).ok_or_else(|| unknown(name, &config))?;
     let ticks = store.ticks(Some(name), SHOWN as i64).await?;
-    let upcoming = upcoming(&cron, zone, from(row.as_ref(), now), SHOWN);
+    let upcoming = upcoming(&schedule, from(row.as_ref(), now), SHOWN);
+    let meaning = schedule.cron.explain(schedule.timezone);
     if context.json {
         let mut document = json!(line);
-        document["explanation"] = cron.explain(zone).into();
+        document["explanation"] = meaning.into();
+        document["entry"] = schedule.fields().into_iter().collect::<Map<_, _>>().into();
         document["spec"] = row.map_or(Value::Null, |row| row.spec);
         document["upcoming"] = json!(upcoming);
         document["ticks"] = json!(ticks);
@@ -204,17 +224,36 @@ async fn show(name: &str, context: &Context) -> Answer {
     output::text(&fields(&[
         ("schedule", Some(line.name.clone())),
         ("cron", Some(format!("{} in {}", line.cron, line.timezone))),
-        ("meaning", Some(cron.explain(zone))),
+        ("meaning", Some(meaning)),
         ("type", Some(line.task_type.clone())),
         ("state", Some(standing(&line))),
-        ("payload", entry.map(|entry| output::pretty(&entry.payload))),
+        ("payload", Some(output::pretty(&schedule.payload))),
+        ("says", said(&schedule)),
         ("next", Some(upcoming.iter().map(|at| time(*at)).collect::<Vec<_>>().join("\n"))),
         ("last", (!ticks.is_empty()).then(|| past.collect::<Vec<_>>().join("\n"))),
     ]))
 }
 
-fn upcoming(cron: &Cron, zone: Tz, from: DateTime<Utc>, count: usize) -> Vec<DateTime<Utc>> {
-    let next = |at: &DateTime<Utc>| cron.next_after(*at, zone);
+/// What it says beside its line, zone, type and payload, where that is no default.
+fn said(schedule: &Schedule) -> Option<String> {
+    let plain = Schedule {
+        timezone: schedule.timezone,
+        payload: schedule.payload.clone(),
+        ..Schedule::new("", schedule.cron.clone(), &schedule.task_type, &schedule.pool)
+    };
+    let changes = changes(&plain, schedule);
+    let lines: Vec<String> = changes
+        .iter()
+        .map(|change| match &change.new {
+            Value::String(text) => format!("{}: {text}", change.field),
+            other => format!("{}: {other}", change.field),
+        })
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+fn upcoming(schedule: &Schedule, from: DateTime<Utc>, count: usize) -> Vec<DateTime<Utc>> {
+    let next = |at: &DateTime<Utc>| schedule.next_due(*at);
     std::iter::successors(next(&from), next).take(count).collect()
 }
 
@@ -228,14 +267,18 @@ async fn next(args: &Next, context: &Context) -> Answer {
         }
     };
     let entry = config.schedules.iter().find(|entry| entry.name == args.name);
-    let (cron, zone) = plan(entry, row.as_ref()).ok_or_else(|| unknown(&args.name, &config))?;
-    let line = line(entry, row.as_ref(), clock::now());
-    if let Some(by) = line.and_then(|line| line.paused_by) {
-        output::talk(&format!("note: it is paused by {by} and makes no tasks until it is resumed"));
+    let schedule = in_force(entry, row.as_ref()).ok_or_else(|| unknown(&args.name, &config))?;
+    let now = clock::now();
+    if let Some(line) = line(entry, row.as_ref(), now) {
+        if let Some(by) = line.paused_by {
+            output::talk(&format!("note: paused by {by}; it makes no tasks until it is resumed"));
+        }
+        if line.differs {
+            output::talk(&format!("note: {} says otherwise and is not applied yet", config.name));
+        }
     }
-    let from = from(row.as_ref(), clock::now());
-    let instants: Vec<String> =
-        upcoming(&cron, zone, from, args.count.into()).into_iter().map(time).collect();
+    let upcoming = upcoming(&schedule, from(row.as_ref(), now), args.count.into());
+    let instants: Vec<String> = upcoming.into_iter().map(time).collect();
     if context.json { output::json(&instants) } else { output::text(&instants.join("\n")) }
 }
 

@@ -23,6 +23,7 @@ mod reports;
 mod schedules;
 mod sections;
 mod storage;
+mod timing;
 mod types;
 mod yaml;
 

@@ -10,10 +10,13 @@ use super::payload;
 use super::problems::suggestion;
 use super::reader::{Place, Section};
 use super::sections;
+use super::timing;
 use super::{Pool, Scheduler};
 use crate::domain::cron::Cron;
 use crate::domain::schedule::{CatchUp, DEFAULT_CATCH_UP_WINDOW, Overlap, Schedule};
-use crate::domain::task::{DEFAULT_TIMEOUT, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, Semantics};
+use crate::domain::task::{
+    DEFAULT_TIMEOUT, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, Priority, Semantics,
+};
 use crate::domain::template::{self, DEFAULT_KEY_TEMPLATE};
 
 /// Judges a payload by its task type; handlers' schemas come in here.
@@ -35,6 +38,9 @@ const CATCH_UPS: &[(&str, CatchUp)] =
 const SEMANTICS: &[(&str, Semantics)] =
     &[("at_least_once", Semantics::AtLeastOnce), ("at_most_once", Semantics::AtMostOnce)];
 
+const PRIORITIES: &[(&str, Priority)] =
+    &[("low", Priority::Low), ("normal", Priority::Normal), ("high", Priority::High)];
+
 /// What schedules refer to.
 pub(super) struct Context<'a> {
     pub scheduler: &'a Scheduler,
@@ -52,8 +58,15 @@ pub(super) struct Context<'a> {
 pub(super) fn schedules(root: &Section<'_>, context: &Context<'_>) -> Vec<Schedule> {
     let places = root.get("tasks").map(|place| place.items()).unwrap_or_default();
     let mut lines: HashMap<String, usize> = HashMap::new();
-    let read = |place: Place<'_>| {
+    let mut renames: Vec<(String, Place<'_>)> = Vec::new();
+    let mut entries = Vec::with_capacity(places.len());
+    for place in places {
         let section = place.section(keys::TASK);
+        if let Some(place) = section.get("renamed_from")
+            && let Some(from) = name(&place)
+        {
+            renames.push((from, place));
+        }
         let name = section.required("name").and_then(|place| {
             let name = name(&place)?;
             if let Some(first) = lines.insert(name.clone(), place.line) {
@@ -61,9 +74,25 @@ pub(super) fn schedules(root: &Section<'_>, context: &Context<'_>) -> Vec<Schedu
             }
             Some(name)
         });
-        schedule(&section, name, context)
-    };
-    places.into_iter().filter_map(read).collect()
+        entries.extend(schedule(&section, name, context));
+    }
+    check_renames(&renames, &lines);
+    entries
+}
+
+/// A name that an entry gave up is nobody's now, and went to one.
+fn check_renames(renames: &[(String, Place<'_>)], lines: &HashMap<String, usize>) {
+    let mut heirs: HashMap<&str, usize> = HashMap::new();
+    for (from, place) in renames {
+        if let Some(line) = lines.get(from) {
+            place.problem(format!(
+                "{from} is still the name of a schedule, on line {line}; only one that is gone can have another name now"
+            ));
+        }
+        if let Some(first) = heirs.insert(from, place.line) {
+            place.problem(format!("{from} was renamed on line {first} already"));
+        }
+    }
 }
 
 fn schedule(
@@ -91,12 +120,16 @@ fn schedule(
     let semantics = section.get("semantics").and_then(|place| place.choice(SEMANTICS));
     let paused = section.get("paused").and_then(|place| place.boolean());
     let retry = sections::retry(section, context.scheduler.retry);
+    let priority = section.get("priority").and_then(|place| place.choice(PRIORITIES));
+    let timezone = timezone.unwrap_or(context.scheduler.timezone);
+    let timing = timing::read(section, cron.as_ref(), timezone);
+    let renamed_from = section.get("renamed_from").and_then(|place| place.text());
 
     let (task_type, pool) = task?;
     Some(Schedule {
         name: name?,
         cron: cron?,
-        timezone: timezone.unwrap_or(context.scheduler.timezone),
+        timezone,
         task_type,
         pool,
         payload,
@@ -109,6 +142,12 @@ fn schedule(
         catch_up: catch_up.unwrap_or_default(),
         catch_up_window: catch_up_window.unwrap_or(DEFAULT_CATCH_UP_WINDOW),
         paused: paused.unwrap_or(false),
+        jitter: timing.jitter,
+        start_at: timing.start_at,
+        end_at: timing.end_at,
+        deadline: timing.deadline,
+        priority: priority.unwrap_or_default(),
+        renamed_from,
     })
 }
 

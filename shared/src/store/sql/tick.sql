@@ -1,44 +1,65 @@
 -- Decides planned instants: leadership check, tick row, key, task and mark in one statement.
--- The share lock on the leadership row makes a takeover wait for us. At most one running tick per
--- schedule and statement, since overlap is judged on rows that this statement cannot see.
+-- The share locks on the rows of leadership and schedule_file make a takeover and an apply wait for
+-- us. At most one running tick per schedule and statement, since overlap is judged on rows that this
+-- statement cannot see. An apply ($1 is NULL) holds schedule_file alone and needs no term.
 WITH leader AS (
-    SELECT l.epoch FROM leadership l
-    WHERE l.name = 'producer' AND l.token = $1 AND l.lease_until > belfry_now()
+    SELECT l.epoch FROM leadership l, schedule_file f
+    WHERE l.name = 'producer' AND l.token = $1 AND l.lease_until > belfry_now() AND f.revision = $2
     FOR SHARE
+),
+term AS (
+    SELECT epoch FROM leader
+    UNION ALL
+    SELECT coalesce((SELECT epoch FROM leadership WHERE name = 'producer'), 0) WHERE $1 IS NULL
 ),
 clock AS MATERIALIZED (SELECT belfry_now() AS now),
 input AS (
-    SELECT i.*, l.epoch
-    FROM unnest($2::text[], $3::timestamptz[], $4::boolean[], $5::timestamptz[], $6::bigint[], $7::uuid[],
-                $8::text[], $9::bytea[], $10::text[], $11::text[], $12::jsonb[], $13::bigint[],
-                $14::int[], $15::bigint[], $16::bigint[], $17::boolean[], $18::text[], $19::text[],
-                $20::boolean[])
+    SELECT i.*, t.epoch
+    FROM unnest($3::text[], $4::timestamptz[], $5::boolean[], $6::timestamptz[], $7::bigint[], $8::uuid[],
+                $9::text[], $10::bytea[], $11::text[], $12::text[], $13::jsonb[], $14::bigint[],
+                $15::int[], $16::bigint[], $17::bigint[], $18::boolean[], $19::text[], $20::text[],
+                $21::boolean[], $22::bigint[], $23::bigint[], $24::smallint[])
+        WITH ORDINALITY
         AS i (schedule, planned_at, run, first_at, count, id, execution_key, payload_hash, task_type,
               pool, payload, timeout_ms, max_retry, base_ms, max_ms, at_most_once, overlap, traceparent,
-              paused),
-        leader l
+              paused, delay_ms, deadline_ms, priority, ord),
+        term t
+),
+timed AS (
+    SELECT i.*, i.planned_at + make_interval(secs => i.deadline_ms / 1000.0) AS start_by,
+           greatest(c.now, i.planned_at + make_interval(secs => i.delay_ms / 1000.0)) AS due_at
+    FROM input i, clock c
 ),
 fresh AS (
-    SELECT i.*,
-           CASE WHEN NOT i.run THEN 'missed'
+    SELECT i.*, k.task_id AS known,
+           CASE WHEN NOT i.run OR i.start_by < c.now THEN 'missed'
                 WHEN i.paused OR s.paused_at IS NOT NULL THEN 'paused'
                 WHEN i.overlap = 'skip' AND o.unfinished THEN 'skipped_overlap'
                 WHEN i.overlap = 'queue' AND o.waiting THEN 'skipped_overlap'
+                WHEN k.task_id IS NOT NULL THEN 'deduplicated'
                 ELSE 'enqueued' END AS decision,
-           CASE WHEN i.overlap IN ('queue', 'queue_all', 'replace') AND o.unfinished
-                THEN 'waiting' ELSE 'queued' END AS begins
-    FROM input i
-    JOIN schedules s ON s.name = i.schedule AND s.removed_at IS NULL,
+           CASE WHEN i.overlap IN ('queue', 'queue_all', 'replace') AND o.unfinished THEN 'waiting'
+                WHEN i.due_at > c.now + interval '1 hour' THEN 'scheduled'
+                ELSE 'queued' END AS begins
+    FROM timed i
+    JOIN schedules s ON s.name = i.schedule AND s.removed_at IS NULL
+    -- A key that the schedule took under a name it had before.
+    LEFT JOIN LATERAL (
+        SELECT x.task_id FROM execution_keys x
+        WHERE x.name = ANY (s.formerly) AND x.execution_key = i.execution_key
+        ORDER BY x.created_at DESC LIMIT 1
+    ) k ON s.formerly <> '{}',
     LATERAL (
         SELECT count(*) > 0 AS unfinished, count(*) FILTER (WHERE t.state = 'waiting') > 0 AS waiting
         FROM tasks t WHERE t.schedule = i.schedule AND t.finished_at IS NULL
-    ) o
+    ) o,
+    clock c
     WHERE NOT EXISTS (
         SELECT FROM ticks k WHERE k.schedule = i.schedule AND k.planned_at = i.planned_at)
 ),
 keyed AS (
     INSERT INTO execution_keys AS k (name, execution_key, payload_hash, task_id, created_at, expires_at)
-    SELECT f.schedule, f.execution_key, f.payload_hash, f.id, c.now, c.now + make_interval(secs => $21::float8)
+    SELECT f.schedule, f.execution_key, f.payload_hash, f.id, c.now, c.now + make_interval(secs => $25::float8)
     FROM fresh f, clock c WHERE f.decision = 'enqueued'
     ORDER BY f.schedule, f.execution_key
     ON CONFLICT (name, execution_key) DO UPDATE SET name = excluded.name
@@ -48,7 +69,8 @@ decided AS (
     INSERT INTO ticks AS k (schedule, planned_at, outcome, task_id, decided_at, epoch, first_at, count)
     SELECT f.schedule, f.planned_at,
            CASE WHEN y.task_id IS NOT NULL AND y.task_id <> f.id THEN 'deduplicated' ELSE f.decision END,
-           y.task_id, c.now, f.epoch, f.first_at, f.count
+           CASE WHEN f.decision = 'deduplicated' THEN f.known ELSE y.task_id END,
+           c.now, f.epoch, f.first_at, f.count
     FROM fresh f LEFT JOIN keyed y ON y.name = f.schedule AND y.execution_key = f.execution_key, clock c
     ON CONFLICT (schedule, planned_at) DO NOTHING
     RETURNING k.schedule, k.planned_at, k.outcome, k.task_id
@@ -62,9 +84,9 @@ said AS (
     FROM fresh f JOIN decided d ON d.task_id = f.id, clock c
 ),
 made AS (
-    INSERT INTO tasks (id, pool, schedule, state, due_at)
-    SELECT f.id, f.pool, f.schedule, f.begins, c.now
-    FROM fresh f JOIN decided d ON d.task_id = f.id, clock c
+    INSERT INTO tasks (id, pool, schedule, state, due_at, start_by, priority)
+    SELECT f.id, f.pool, f.schedule, f.begins, f.due_at, f.start_by, f.priority
+    FROM fresh f JOIN decided d ON d.task_id = f.id
 ),
 -- What an earlier tick left unfinished makes way: at once where no handler runs, else it is told.
 replaced AS (
@@ -80,7 +102,7 @@ marked AS (
     FROM (SELECT schedule, max(planned_at) AS newest FROM input GROUP BY schedule) m
     WHERE s.name = m.schedule
 )
-SELECT i.schedule, i.planned_at, coalesce(d.outcome, k.outcome) AS outcome,
+SELECT i.ord, i.schedule, i.planned_at, coalesce(d.outcome, k.outcome) AS outcome,
        coalesce(d.task_id, k.task_id) AS task_id, d.outcome IS NOT NULL AS fresh
 FROM input i
 LEFT JOIN decided d ON d.schedule = i.schedule AND d.planned_at = i.planned_at
