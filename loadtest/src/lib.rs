@@ -3,6 +3,7 @@
 pub mod database;
 pub mod fleet;
 pub mod ledger;
+pub mod proxy;
 pub mod report;
 pub mod stub_llm;
 pub mod throughput;
