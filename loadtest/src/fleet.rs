@@ -144,10 +144,16 @@ impl Member {
 
     /// SIGTERM, and no waiting.
     pub async fn terminate(&self) -> anyhow::Result<()> {
+        self.signal("TERM").await
+    }
+
+    /// A signal by its name without SIG, and no waiting.
+    pub async fn signal(&self, name: &str) -> anyhow::Result<()> {
         let pid = self.pid().context("the process has ended")?.to_string();
         // A shell's `kill` is there on every Unix, and this crate may hold no unsafe code.
-        let told = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid]).status().await?;
-        ensure!(told.success(), "SIGTERM was not delivered: {told}");
+        let script = "kill -s \"$0\" \"$1\"";
+        let told = Command::new("sh").args(["-c", script, name, &pid]).status().await?;
+        ensure!(told.success(), "SIG{name} was not delivered: {told}");
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use loadtest::ledger::{self, LedgerOptions};
 use loadtest::report;
+use loadtest::schedules::{self, SchedulesOptions};
 use loadtest::stub_llm::{self, StubOptions};
 use loadtest::throughput::{self, ThroughputOptions};
 
@@ -24,6 +25,8 @@ struct Cli {
 enum Command {
     /// Audits the promises on database and broker; exit 1 names what is broken.
     Ledger(LedgerOptions),
+    /// Measures what a producer with many schedules costs and how late its ticks are.
+    Schedules(SchedulesOptions),
     /// Serves an OpenAI-compatible model that answers, fails and counts as told.
     StubLlm(StubOptions),
     /// Measures how many tasks the programs beside this one accept and finish, and what it costs.
@@ -36,6 +39,7 @@ async fn main() -> ExitCode {
     let config = cli.config.as_deref();
     report::exit(match cli.command {
         Command::Ledger(options) => ledger::run(config, options).await,
+        Command::Schedules(options) => schedules::run(config, options).await,
         Command::StubLlm(options) => stub_llm::run(options).await,
         Command::Throughput(options) => throughput::run(config, options).await,
     })

@@ -165,7 +165,8 @@ pub async fn apply(
 
     let diff = &look.diff;
     let put = diff.added.iter().chain(&diff.changed).chain(diff.renamed.iter().map(|r| &r.to));
-    apply.put(put.map(|n| &entries[*n])).await?;
+    let put: Vec<&Schedule> = put.map(|n| &entries[*n]).collect();
+    apply.put(&put).await?;
     for rename in &diff.renamed {
         apply.rename(&rename.from, &entries[rename.to].name).await?;
     }

@@ -6,11 +6,13 @@ use serde_json::Value;
 
 use super::check;
 use super::keys;
+use super::loading::Loading;
 use super::payload;
 use super::problems::suggestion;
 use super::reader::{Place, Section};
 use super::sections;
 use super::timing;
+use super::yaml::{Entry, Kind};
 use super::{Pool, Scheduler};
 use crate::domain::cron::Cron;
 use crate::domain::schedule::{CatchUp, DEFAULT_CATCH_UP_WINDOW, Overlap, Schedule};
@@ -54,43 +56,72 @@ pub(super) struct Context<'a> {
     pub payload_check: PayloadCheck<'a>,
 }
 
-/// Reads all entries; those with problems are left out.
-pub(super) fn schedules(root: &Section<'_>, context: &Context<'_>) -> Vec<Schedule> {
-    let places = root.get("tasks").map(|place| place.items()).unwrap_or_default();
-    let mut lines: HashMap<String, usize> = HashMap::new();
-    let mut renames: Vec<(String, Place<'_>)> = Vec::new();
-    let mut entries = Vec::with_capacity(places.len());
-    for place in places {
-        let section = place.section(keys::TASK);
-        if let Some(place) = section.get("renamed_from")
-            && let Some(from) = name(&place)
-        {
-            renames.push((from, place));
-        }
-        let name = section.required("name").and_then(|place| {
-            let name = name(&place)?;
-            if let Some(first) = lines.insert(name.clone(), place.line) {
-                place.problem(format!("a schedule named {name} is there already, on line {first}"));
-            }
-            Some(name)
-        });
-        entries.extend(schedule(&section, name, context));
+/// Reads all entries; those with problems are left out. Each is dropped once it is read.
+pub(super) fn schedules(
+    loading: &Loading<'_>,
+    tasks: Option<Entry>,
+    context: &Context<'_>,
+) -> Vec<Schedule> {
+    let Some(Entry { line, value, .. }) = tasks.filter(|tasks| !tasks.value.is_null()) else {
+        return Vec::new();
+    };
+    if !matches!(value.kind, Kind::List(_)) {
+        Place { loading, node: &value, path: "tasks".to_owned(), line }.expected("a list");
     }
-    check_renames(&renames, &lines);
-    entries
+    let Kind::List(items) = value.kind else { return Vec::new() };
+    let mut names = Names::default();
+    let mut schedules = Vec::with_capacity(items.len());
+    for (index, node) in items.into_iter().enumerate() {
+        let path = format!("tasks[{index}]");
+        let section = Place { loading, node: &node, path, line: node.line }.section(keys::TASK);
+        let name = section.required("name").and_then(|place| names.own(&place));
+        let renamed_from =
+            section.get("renamed_from").and_then(|place| names.former(&place));
+        schedules.extend(schedule(&section, name, context).map(|schedule| Schedule {
+            renamed_from,
+            ..schedule
+        }));
+    }
+    names.check_renames(loading);
+    schedules
 }
 
-/// A name that an entry gave up is nobody's now, and went to one.
-fn check_renames(renames: &[(String, Place<'_>)], lines: &HashMap<String, usize>) {
-    let mut heirs: HashMap<&str, usize> = HashMap::new();
-    for (from, place) in renames {
-        if let Some(line) = lines.get(from) {
-            place.problem(format!(
-                "{from} is still the name of a schedule, on line {line}; only one that is gone can have another name now"
-            ));
+/// The names of the file, with their lines.
+#[derive(Default)]
+struct Names {
+    lines: HashMap<String, usize>,
+    /// Former names, with the lines and paths where they are said.
+    former: Vec<(String, usize, String)>,
+}
+
+impl Names {
+    fn own(&mut self, place: &Place<'_>) -> Option<String> {
+        let name = name(place)?;
+        if let Some(first) = self.lines.insert(name.clone(), place.line) {
+            place.problem(format!("a schedule named {name} is there already, on line {first}"));
         }
-        if let Some(first) = heirs.insert(from, place.line) {
-            place.problem(format!("{from} was renamed on line {first} already"));
+        Some(name)
+    }
+
+    fn former(&mut self, place: &Place<'_>) -> Option<String> {
+        let name = name(place)?;
+        self.former.push((name.clone(), place.line, place.path.clone()));
+        Some(name)
+    }
+
+    /// A name that an entry gave up is nobody's now, and went to one.
+    fn check_renames(&self, loading: &Loading<'_>) {
+        let mut heirs: HashMap<&str, usize> = HashMap::new();
+        for (from, line, path) in &self.former {
+            let problem = |what| loading.report(Some(*line), path.clone(), what);
+            if let Some(taken) = self.lines.get(from) {
+                problem(format!(
+                    "{from} is still the name of a schedule, on line {taken}; only one that is gone can have another name now"
+                ));
+            }
+            if let Some(first) = heirs.insert(from, *line) {
+                problem(format!("{from} was renamed on line {first} already"));
+            }
         }
     }
 }
@@ -123,7 +154,6 @@ fn schedule(
     let priority = section.get("priority").and_then(|place| place.choice(PRIORITIES));
     let timezone = timezone.unwrap_or(context.scheduler.timezone);
     let timing = timing::read(section, cron.as_ref(), timezone);
-    let renamed_from = section.get("renamed_from").and_then(|place| place.text());
 
     let (task_type, pool) = task?;
     Some(Schedule {
@@ -147,7 +177,7 @@ fn schedule(
         end_at: timing.end_at,
         deadline: timing.deadline,
         priority: priority.unwrap_or_default(),
-        renamed_from,
+        renamed_from: None,
     })
 }
 

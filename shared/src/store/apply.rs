@@ -68,14 +68,9 @@ impl Apply {
     }
 
     /// Puts entries in force from now on.
-    pub async fn put<'a>(
-        &mut self,
-        entries: impl IntoIterator<Item = &'a Schedule>,
-    ) -> Result<(), Error> {
-        let mut entries = entries.into_iter().peekable();
-        while entries.peek().is_some() {
-            let chunk: Vec<&Schedule> = entries.by_ref().take(CHUNK).collect();
-            self.put_chunk(&chunk).await?;
+    pub async fn put(&mut self, entries: &[&Schedule]) -> Result<(), Error> {
+        for chunk in entries.chunks(CHUNK) {
+            self.put_chunk(chunk).await?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The tick statement: what becomes of planned instants, decided once, by the leader.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -197,18 +198,23 @@ pub(super) async fn tick_in(
             ],
         )
         .await?;
-    rows.iter()
-        .map(|row| {
-            Ok(DecidedTick {
-                index: row.get::<_, i64>("ord") as usize - 1,
-                schedule: row.get("schedule"),
-                planned_at: row.get("planned_at"),
-                outcome: row.get::<_, Option<&str>>("outcome").map(outcome_of).transpose()?,
-                task_id: row.get::<_, Option<Uuid>>("task_id").map(TaskId),
-                fresh: row.get("fresh"),
-            })
+    let asked = ticks.iter().enumerate().map(|(n, t)| ((t.schedule.as_str(), t.planned_at), n));
+    let asked: HashMap<(&str, DateTime<Utc>), usize> = asked.collect();
+    let decided = rows.iter().map(|row| {
+        let (schedule, planned_at): (&str, DateTime<Utc>) =
+            (row.get("schedule"), row.get("planned_at"));
+        Ok(DecidedTick {
+            index: asked.get(&(schedule, planned_at)).copied().unwrap_or_default(),
+            schedule: schedule.to_owned(),
+            planned_at,
+            outcome: row.get::<_, Option<&str>>("outcome").map(outcome_of).transpose()?,
+            task_id: row.get::<_, Option<Uuid>>("task_id").map(TaskId),
+            fresh: row.get("fresh"),
         })
-        .collect()
+    });
+    let mut decided = decided.collect::<Result<Vec<_>, Error>>()?;
+    decided.sort_by_key(|tick| tick.index);
+    Ok(decided)
 }
 
 fn overlap_name(overlap: Overlap) -> &'static str {

@@ -32,7 +32,8 @@ pub async fn put_in_force(store: &Store, schedules: &[Schedule]) -> i64 {
     let file = store.file_in_force().await.expect("answered");
     let apply = store.begin_apply(file.revision).await.expect("answered");
     let mut apply = apply.expect("nobody else applies");
-    apply.put(schedules).await.expect("put");
+    let schedules: Vec<&Schedule> = schedules.iter().collect();
+    apply.put(&schedules).await.expect("put");
     apply.commit(file.now, "test").await.expect("committed")
 }
 

@@ -1,6 +1,6 @@
 //! `producer schedules show`: one schedule with its last ticks and its next instants.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use shared::domain::clock;
 use shared::domain::schedule::{Schedule, changes};
 
@@ -26,7 +26,7 @@ pub(super) async fn show(name: &str, context: &Context) -> Answer {
     if context.json {
         let mut document = json!(line);
         document["explanation"] = meaning.into();
-        document["entry"] = schedule.fields().into_iter().collect::<Map<_, _>>().into();
+        document["entry"] = fields_of(&schedule);
         document["spec"] = row.map_or(Value::Null, |row| row.spec);
         document["upcoming"] = json!(upcoming);
         document["ticks"] = json!(ticks);
@@ -49,6 +49,12 @@ pub(super) async fn show(name: &str, context: &Context) -> Answer {
         ("next", Some(upcoming.iter().map(|at| time(*at)).collect::<Vec<_>>().join("\n"))),
         ("last", (!ticks.is_empty()).then(|| past.collect::<Vec<_>>().join("\n"))),
     ]))
+}
+
+/// Every key of it, as the file spells them.
+fn fields_of(schedule: &Schedule) -> Value {
+    let fields = schedule.fields().into_iter();
+    Value::Object(fields.map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 /// What it says beside its line, zone, type and payload, where that is no default.

@@ -2,6 +2,7 @@
 -- The share locks on the rows of leadership and schedule_file make a takeover and an apply wait for
 -- us. At most one running tick per schedule and statement, since overlap is judged on rows that this
 -- statement cannot see. An apply ($1 is NULL) holds schedule_file alone and needs no term.
+-- `(x IN (SELECT …)) IS TRUE` is looked up in a hash; a join of the parts would compare each with each.
 WITH leader AS (
     SELECT l.epoch FROM leadership l, schedule_file f
     WHERE l.name = 'producer' AND l.token = $1 AND l.lease_until > belfry_now() AND f.revision = $2
@@ -19,10 +20,9 @@ input AS (
                 $9::text[], $10::bytea[], $11::text[], $12::text[], $13::jsonb[], $14::bigint[],
                 $15::int[], $16::bigint[], $17::bigint[], $18::boolean[], $19::text[], $20::text[],
                 $21::boolean[], $22::bigint[], $23::bigint[], $24::smallint[])
-        WITH ORDINALITY
         AS i (schedule, planned_at, run, first_at, count, id, execution_key, payload_hash, task_type,
               pool, payload, timeout_ms, max_retry, base_ms, max_ms, at_most_once, overlap, traceparent,
-              paused, delay_ms, deadline_ms, priority, ord),
+              paused, delay_ms, deadline_ms, priority),
         term t
 ),
 timed AS (
@@ -48,7 +48,7 @@ fresh AS (
         SELECT x.task_id FROM execution_keys x
         WHERE x.name = ANY (s.formerly) AND x.execution_key = i.execution_key
         ORDER BY x.created_at DESC LIMIT 1
-    ) k ON s.formerly <> '{}',
+    ) k ON true,
     LATERAL (
         SELECT count(*) > 0 AS unfinished, count(*) FILTER (WHERE t.state = 'waiting') > 0 AS waiting
         FROM tasks t WHERE t.schedule = i.schedule AND t.finished_at IS NULL
@@ -65,13 +65,18 @@ keyed AS (
     ON CONFLICT (name, execution_key) DO UPDATE SET name = excluded.name
     RETURNING k.name, k.execution_key, k.task_id
 ),
+-- Keys that others hold: their tasks are the answer.
+held AS MATERIALIZED (
+    SELECT y.name, y.execution_key, y.task_id FROM keyed y
+    WHERE (y.task_id IN (SELECT f.id FROM fresh f)) IS NOT TRUE
+),
 decided AS (
     INSERT INTO ticks AS k (schedule, planned_at, outcome, task_id, decided_at, epoch, first_at, count)
     SELECT f.schedule, f.planned_at,
-           CASE WHEN y.task_id IS NOT NULL AND y.task_id <> f.id THEN 'deduplicated' ELSE f.decision END,
-           CASE WHEN f.decision = 'deduplicated' THEN f.known ELSE y.task_id END,
+           CASE WHEN h.task_id IS NULL THEN f.decision ELSE 'deduplicated' END,
+           CASE f.decision WHEN 'enqueued' THEN coalesce(h.task_id, f.id) WHEN 'deduplicated' THEN f.known END,
            c.now, f.epoch, f.first_at, f.count
-    FROM fresh f LEFT JOIN keyed y ON y.name = f.schedule AND y.execution_key = f.execution_key, clock c
+    FROM fresh f LEFT JOIN held h ON h.name = f.schedule AND h.execution_key = f.execution_key, clock c
     ON CONFLICT (schedule, planned_at) DO NOTHING
     RETURNING k.schedule, k.planned_at, k.outcome, k.task_id
 ),
@@ -81,12 +86,12 @@ said AS (
                              created_at)
     SELECT f.id, f.schedule, f.execution_key, f.task_type, f.payload, f.timeout_ms, f.max_retry,
            f.base_ms, f.max_ms, f.at_most_once, f.planned_at, f.traceparent, c.now
-    FROM fresh f JOIN decided d ON d.task_id = f.id, clock c
+    FROM fresh f, clock c WHERE (f.id IN (SELECT d.task_id FROM decided d)) IS TRUE
 ),
 made AS (
     INSERT INTO tasks (id, pool, schedule, state, due_at, start_by, priority)
     SELECT f.id, f.pool, f.schedule, f.begins, f.due_at, f.start_by, f.priority
-    FROM fresh f JOIN decided d ON d.task_id = f.id
+    FROM fresh f WHERE (f.id IN (SELECT d.task_id FROM decided d)) IS TRUE
 ),
 -- What an earlier tick left unfinished makes way: at once where no handler runs, else it is told.
 replaced AS (
@@ -94,16 +99,17 @@ replaced AS (
     SET cancel_requested_at = coalesce(t.cancel_requested_at, c.now),
         state = CASE WHEN t.state = 'running' THEN t.state ELSE 'cancelled' END,
         finished_at = CASE WHEN t.state = 'running' THEN NULL ELSE c.now END
-    FROM fresh f JOIN decided d ON d.task_id = f.id, clock c
-    WHERE f.overlap = 'replace' AND t.schedule = f.schedule AND t.finished_at IS NULL AND t.id <> f.id
+    FROM fresh f, clock c
+    WHERE f.overlap = 'replace' AND (f.id IN (SELECT d.task_id FROM decided d)) IS TRUE
+      AND t.schedule = f.schedule AND t.finished_at IS NULL AND t.id <> f.id
 ),
 marked AS (
     UPDATE schedules s SET mark = greatest(s.mark, m.newest)
     FROM (SELECT schedule, max(planned_at) AS newest FROM input GROUP BY schedule) m
     WHERE s.name = m.schedule
 )
-SELECT i.ord, i.schedule, i.planned_at, coalesce(d.outcome, k.outcome) AS outcome,
-       coalesce(d.task_id, k.task_id) AS task_id, d.outcome IS NOT NULL AS fresh
-FROM input i
-LEFT JOIN decided d ON d.schedule = i.schedule AND d.planned_at = i.planned_at
-LEFT JOIN ticks k ON k.schedule = i.schedule AND k.planned_at = i.planned_at
+SELECT schedule, planned_at, outcome, task_id, true AS fresh FROM decided
+UNION ALL
+SELECT i.schedule, i.planned_at, k.outcome, k.task_id, false
+FROM input i LEFT JOIN ticks k ON k.schedule = i.schedule AND k.planned_at = i.planned_at
+WHERE ((i.schedule, i.planned_at) IN (SELECT d.schedule, d.planned_at FROM decided d)) IS NOT TRUE
