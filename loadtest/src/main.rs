@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use loadtest::drill::{self, DrillOptions};
 use loadtest::ledger::{self, LedgerOptions};
 use loadtest::report;
 use loadtest::schedules::{self, SchedulesOptions};
@@ -23,6 +24,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Breaks a fleet of its own in every way it claims to survive, and audits what is left.
+    Drill(DrillOptions),
     /// Audits the promises on database and broker; exit 1 names what is broken.
     Ledger(LedgerOptions),
     /// Measures what a producer with many schedules costs and how late its ticks are.
@@ -38,6 +41,7 @@ async fn main() -> ExitCode {
     let cli = Cli::parse();
     let config = cli.config.as_deref();
     report::exit(match cli.command {
+        Command::Drill(options) => drill::run(options).await,
         Command::Ledger(options) => ledger::run(config, options).await,
         Command::Schedules(options) => schedules::run(config, options).await,
         Command::StubLlm(options) => stub_llm::run(options).await,

@@ -156,6 +156,14 @@ impl Link {
         living.len()
     }
 
+    /// Silences those living connections, both ways and for ever, whose client's first bytes had
+    /// these: a half-open connection among healthy ones. Answers how many.
+    ///
+    /// AMQP's greeting has the connection's name, `worker@host#123 publish`.
+    pub fn silence(&self, greeted: &[u8]) -> usize {
+        self.shared.living().values().filter(|connection| connection.silence_if(greeted)).count()
+    }
+
     /// Watches what clients send for `pattern`. What has it is forwarded; then its answer is
     /// swallowed and the connection reset, so that the client cannot know what the server did. As
     /// often as `times` says.
@@ -168,9 +176,11 @@ impl Link {
     }
 
     /// As [`Link::lose_answer_to`], for executions of a PostgreSQL statement whose text has
-    /// `fragment`, also where it was prepared long before. A connection under TLS is not understood.
-    pub fn lose_answer_to_statement(&self, fragment: &str, times: u64) {
-        self.shared.losses().add(Wanted::Statement(fragment.to_owned()), times);
+    /// `fragment`, also where it was prepared long before, and one of whose values has the bytes
+    /// `value` (none for any). A connection under TLS is not understood.
+    pub fn lose_answer_to_statement(&self, fragment: &str, value: &[u8], times: u64) {
+        let (fragment, value) = (fragment.to_owned(), value.to_vec());
+        self.shared.losses().add(Wanted::Statement { fragment, value }, times);
     }
 
     /// Forgets what [`Link::lose_answer_to`] still waits for.

@@ -166,6 +166,23 @@ async fn a_connection_that_lost_bytes_stays_silent_and_one_that_lost_none_goes_o
 }
 
 #[tokio::test]
+async fn one_connection_among_others_can_be_silenced_by_its_first_bytes() {
+    let Scene { echo, link, mut client } = Scene::open().await;
+    let mut other = TcpStream::connect(link.address()).await.expect("connected");
+    assert_eq!(asked(&mut other, b"other").await, b"other");
+
+    assert_eq!(link.silence(b"ell"), 1);
+
+    client.write_all(b"anybody?").await.expect("sent");
+    hears_nothing(&mut client).await;
+    drop(client);
+    assert_eq!(asked(&mut other, b"still here").await, b"still here");
+    assert_eq!(echo.connections(), 2, "the server does not know that its client has gone");
+    assert_eq!(link.cut(), 2);
+    eventually("now it does", async || (echo.connections() == 0).then_some(())).await;
+}
+
+#[tokio::test]
 async fn a_link_can_be_deaf_in_one_direction() {
     let Scene { echo, link, mut client } = Scene::open().await;
     let mut other = TcpStream::connect(link.address()).await.expect("connected");

@@ -15,7 +15,7 @@ use shared::domain::schedule::{Schedule, TickOutcome};
 use shared::store::{DecidedTick, Error, Kept, Store, Term};
 use shared::telemetry::spans::Span;
 use shared::telemetry::{metrics, names};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::announcer::Announcer;
 use crate::applying::Look;
@@ -202,6 +202,12 @@ fn tell(tick: &DecidedTick, span: Option<&Span>, now: DateTime<Utc>) {
     let name = outcome.as_str();
     if let Some(span) = span {
         span.set(names::belfry::TICK_OUTCOME, name);
+    }
+    if tick.conflict {
+        warn!(schedule = %tick.schedule, planned_at = %tick.planned_at,
+            task.id = tick.task_id.map(|id| id.to_string()),
+            "key_reused_with_other_payload: this task has the tick's key with another payload, and \
+             nothing new was enqueued; let execution_key_template tell the two apart");
     }
     if tick.fresh {
         let lag = (now - tick.planned_at).to_std().unwrap_or(Duration::ZERO);

@@ -74,6 +74,12 @@ impl Ground {
         self.directory.path()
     }
 
+    /// Leaves its directory where it is, for whoever wants to look; answers where.
+    pub fn keep(&mut self) -> PathBuf {
+        self.directory.disable_cleanup(true);
+        self.directory.path().to_owned()
+    }
+
     /// How to reach the broker.
     pub fn settings(&self) -> anyhow::Result<Settings> {
         let url = self.config.amqp_url()?.clone();

@@ -12,8 +12,13 @@ pub const MAX_PATTERN: usize = 256;
 pub(super) enum Wanted {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// The execution of a statement whose text has this.
-    Statement(String),
+    /// The execution of a statement of PostgreSQL.
+    Statement {
+        /// Its text has this.
+        fragment: String,
+        /// One of its values has these bytes; empty for any.
+        value: Vec<u8>,
+    },
 }
 
 impl Wanted {
@@ -70,8 +75,8 @@ impl Watch {
                 let from = passed.saturating_sub(pattern.len() - 1);
                 self.seen[from..].windows(pattern.len()).any(|window| window == pattern)
             }
-            Wanted::Statement(fragment) => {
-                executed.iter().any(|statement| self.statements.has(statement, fragment))
+            Wanted::Statement { fragment, value } => {
+                executed.iter().any(|statement| self.statements.has(statement, fragment, value))
             }
         });
         let keep_from = self.seen.len().saturating_sub(MAX_PATTERN - 1);

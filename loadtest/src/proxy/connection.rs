@@ -5,8 +5,8 @@
 //! the end of its sender stays hidden too, as it would behind a broken cable.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand::Rng as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -20,6 +20,8 @@ use super::{Mode, Shared, Way};
 
 /// Bytes read at once.
 const PIECE: usize = 64 * 1024;
+/// So much of a client's first bytes is remembered: AMQP's greeting tells the connection's name.
+const GREETING: usize = 4096;
 /// [`Connection::cut_after`] was not called.
 const NO_LIMIT: u64 = u64::MAX;
 
@@ -43,6 +45,12 @@ pub(super) struct Connection {
     losing: AtomicBool,
     silent_up: AtomicBool,
     silent_down: AtomicBool,
+    /// Silent for ever, by [`Connection::silence_if`].
+    silenced: AtomicBool,
+    /// One sender has ended.
+    half_ended: AtomicBool,
+    /// What the client said first.
+    greeting: Mutex<Vec<u8>>,
 }
 
 /// Why a pump stopped.
@@ -68,6 +76,9 @@ impl Connection {
             losing: AtomicBool::new(false),
             silent_up: AtomicBool::new(false),
             silent_down: AtomicBool::new(false),
+            silenced: AtomicBool::new(false),
+            half_ended: AtomicBool::new(false),
+            greeting: Mutex::default(),
         }
     }
 
@@ -79,6 +90,21 @@ impl Connection {
     /// Ends it by a reset after so many more bytes to the server.
     pub(super) fn cut_after(&self, up: u64) {
         self.allowance.store(up, Ordering::Relaxed);
+    }
+
+    /// Makes both ways silent for ever when the client's first bytes have these; true then.
+    pub(super) fn silence_if(&self, greeted: &[u8]) -> bool {
+        let is_meant = self.greeting().windows(greeted.len()).any(|window| window == greeted);
+        if is_meant {
+            for flag in [&self.silenced, &self.silent_up, &self.silent_down] {
+                flag.store(true, Ordering::Relaxed);
+            }
+        }
+        is_meant
+    }
+
+    fn greeting(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.greeting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Carries bytes until both sides have ended, or a fault ends them.
@@ -143,6 +169,7 @@ impl Connection {
                 Err(error) => return self.ended(Way::Up, &mut to, Some(error)).await,
             };
             let bytes = &piece[..read];
+            self.remember(bytes);
             let answer_is_lost = watch.finds(bytes, &mut self.shared.losses());
             let allowed = self.allowance.load(Ordering::Relaxed);
             if allowed <= read as u64 {
@@ -176,6 +203,12 @@ impl Connection {
                 Err(error) => return self.ended(Way::Down, &mut to, Some(error)).await,
             }
         }
+    }
+
+    fn remember(&self, bytes: &[u8]) {
+        let mut greeting = self.greeting();
+        let room = GREETING.saturating_sub(greeting.len()).min(bytes.len());
+        greeting.extend_from_slice(&bytes[..room]);
     }
 
     /// Does with a piece what the mode says, also when it changes meanwhile.
@@ -218,6 +251,15 @@ impl Connection {
     ) -> Result<(), Stop> {
         let mut mode = self.shared.mode.subscribe();
         let was_silent = self.is_silent(way) || mode.borrow().swallows(way);
+        let both_ended = self.half_ended.swap(true, Ordering::Relaxed);
+        if was_silent && both_ended {
+            // Nobody is left to be deceived.
+            return Err(Stop::Reset);
+        }
+        if self.silenced.load(Ordering::Relaxed) {
+            // The other end comes, or a cut.
+            return std::future::pending().await;
+        }
         // The sender of the modes lives as long as `shared`.
         let _ = mode.wait_for(|mode| !mode.swallows(way)).await;
         if was_silent {

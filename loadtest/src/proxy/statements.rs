@@ -39,9 +39,16 @@ enum Stage {
     Other,
 }
 
-/// A statement that was executed: by the text in the message, or by a name.
+/// An execution, as it was asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Executed {
+pub(super) struct Executed {
+    statement: Statement,
+    /// Everything after the names, of long messages the beginning: the values.
+    values: Vec<u8>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Statement {
     Named(String),
     Text(String),
 }
@@ -69,14 +76,16 @@ impl Statements {
         executed
     }
 
-    /// True when the text of the statement has the fragment.
-    pub(super) fn has(&self, executed: &Executed, fragment: &str) -> bool {
-        match executed {
-            Executed::Text(text) => text.contains(fragment),
-            Executed::Named(name) => {
-                self.texts.get(name).is_some_and(|text| text.contains(fragment))
-            }
-        }
+    /// True when the text of the statement has the fragment, and one of its values these bytes.
+    pub(super) fn has(&self, executed: &Executed, fragment: &str, value: &[u8]) -> bool {
+        let text = match &executed.statement {
+            Statement::Text(text) => Some(text),
+            Statement::Named(name) => self.texts.get(name),
+        };
+        let has_value = || {
+            value.is_empty() || executed.values.windows(value.len()).any(|window| window == value)
+        };
+        text.is_some_and(|text| text.contains(fragment)) && has_value()
     }
 
     fn head(&self) -> usize {
@@ -119,20 +128,33 @@ impl Statements {
             };
             return None;
         }
-        let mut texts = message[HEAD..].split(|byte| *byte == 0);
-        let mut next = || texts.next().map(|text| String::from_utf8_lossy(text).into_owned());
+        let mut rest = &message[HEAD..];
         match message[0] {
             b'P' => {
-                let (name, text) = (next()?, next()?);
+                let (name, text) = (text(&mut rest)?, text(&mut rest)?);
                 self.texts.insert(name, text);
                 None
             }
-            // The portal's name comes first.
-            b'B' => next().and_then(|_| next()).map(Executed::Named),
-            b'Q' => next().map(Executed::Text),
+            b'B' => {
+                let _portal = text(&mut rest)?;
+                let statement = Statement::Named(text(&mut rest)?);
+                Some(Executed { statement, values: rest.to_vec() })
+            }
+            b'Q' => {
+                let statement = Statement::Text(text(&mut rest)?);
+                Some(Executed { statement, values: Vec::new() })
+            }
             _ => None,
         }
     }
+}
+
+/// Takes a text, which a zero ends, off the front.
+fn text(rest: &mut &[u8]) -> Option<String> {
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    let text = String::from_utf8_lossy(&rest[..end]).into_owned();
+    *rest = &rest[end + 1..];
+    Some(text)
 }
 
 #[cfg(test)]
@@ -179,13 +201,12 @@ mod tests {
             let story = story();
             let (statements, executed) = executed(story.chunks(size).map(<[u8]>::to_vec));
 
-            let names = ["s1", "s2"].map(|name| Executed::Named(name.to_owned()));
-            let [first, second] = names;
-            assert_eq!(executed, [first, second, Executed::Text("COMMIT".to_owned())], "{size}");
-            assert!(
-                statements.has(&executed[0], "'one'") && !statements.has(&executed[1], "'one'")
-            );
-            assert!(statements.has(&executed[2], "COMMIT"));
+            let [first, second, third] = &executed[..] else { panic!("{executed:?}, {size}") };
+            assert!(statements.has(first, "'one'", b"xxx") && statements.has(first, "SELECT", b""));
+            assert!(!statements.has(first, "'one'", b"y") && !statements.has(first, "two", b""));
+            assert_eq!(second.statement, Statement::Named("s2".to_owned()));
+            assert!(!statements.has(second, "'one'", b""));
+            assert!(statements.has(third, "COMMIT", b""));
         }
     }
 

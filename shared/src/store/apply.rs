@@ -8,12 +8,12 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use deadpool_postgres::Object;
 use serde_json::Value;
 
-use super::connect::{Session, Store};
+use super::connect::Store;
 use super::error::Error;
 use super::schedules::{Kept, specs_in};
+use super::session::Session;
 use super::ticks::{DecidedTick, TickInput, tick_in};
 use crate::domain::schedule::Schedule;
 
@@ -34,7 +34,7 @@ impl Store {
     /// Begins to apply onto a revision; `None` when another revision is in force by now.
     pub async fn begin_apply(&self, revision: i64) -> Result<Option<Apply>, Error> {
         let session = self.session().await?;
-        session.bounded(session.client.batch_execute("BEGIN")).await?;
+        session.bounded(session.client().batch_execute("BEGIN")).await?;
         let mut apply = Apply {
             session: Some(session),
             now: DateTime::UNIX_EPOCH,
@@ -122,7 +122,7 @@ impl Apply {
         let rows =
             session.query(include_str!("sql/applied.sql"), &[&step, &read_at, &by]).await?;
         let row = rows.first().ok_or_else(|| Error::row("schedule_file is empty"))?;
-        session.bounded(session.client.batch_execute("COMMIT")).await?;
+        session.bounded(session.client().batch_execute("COMMIT")).await?;
         // The connection is clean: back to the pool.
         drop(self.session.take());
         Ok(row.get("revision"))
@@ -136,8 +136,8 @@ impl Apply {
 impl Drop for Apply {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            // Closed, not returned: the server rolls back what a connection leaves open.
-            drop(Object::take(session.client));
+            // Not returned: the server rolls back what a connection leaves open.
+            session.close();
         }
     }
 }

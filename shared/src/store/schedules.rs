@@ -10,8 +10,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Timestamp;
 use uuid::Uuid;
 
-use super::connect::{Session, Store};
+use super::connect::Store;
 use super::error::Error;
+use super::session::Session;
 use crate::domain::schedule::Standing;
 
 /// Schedules of one page: short statements, whatever the number of schedules.

@@ -8,10 +8,11 @@ use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::connect::{Session, Store};
+use super::connect::Store;
 use super::enqueue::millis;
 use super::error::Error;
 use super::leadership::Term;
+use super::session::Session;
 use crate::domain::execution_key::payload_hash;
 use crate::domain::retry::RetryPolicy;
 use crate::domain::schedule::{Overlap, TickOutcome};
@@ -75,6 +76,8 @@ pub struct DecidedTick {
     pub task_id: Option<TaskId>,
     /// False when another decided it before.
     pub fresh: bool,
+    /// True when its key belongs to a task with another payload: that one stands, and nothing new runs.
+    pub conflict: bool,
 }
 
 /// A tick as listed. JSON: one object with these keys.
@@ -210,6 +213,7 @@ pub(super) async fn tick_in(
             outcome: row.get::<_, Option<&str>>("outcome").map(outcome_of).transpose()?,
             task_id: row.get::<_, Option<Uuid>>("task_id").map(TaskId),
             fresh: row.get("fresh"),
+            conflict: row.get("conflict"),
         })
     });
     let mut decided = decided.collect::<Result<Vec<_>, Error>>()?;

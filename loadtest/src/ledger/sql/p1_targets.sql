@@ -1,7 +1,8 @@
--- A tick that made or found a task points to one that exists, or whose key outlives it: a tick is
--- never the promise of a task that was not written. $1: seconds that keys are kept.
+-- A tick that made a task points to one that exists, or whose key outlives it: a tick is never the
+-- promise of a task that was not written. $1: seconds that keys are kept. What a deduplicated tick
+-- found was older than the tick, and may have gone with its key before.
 SELECT format('%s at %s points to task %s, which never was', k.schedule, k.planned_at, k.task_id) AS offender,
-       t.id IS NULL AND x.task_id IS NULL AS broken
+       t.id IS NULL AND x.task_id IS NULL AND k.outcome = 'enqueued' AS broken
 FROM ticks k
 LEFT JOIN tasks t ON t.id = k.task_id
 LEFT JOIN execution_keys x ON x.task_id = k.task_id

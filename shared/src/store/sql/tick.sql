@@ -31,7 +31,7 @@ timed AS (
     FROM input i, clock c
 ),
 fresh AS (
-    SELECT i.*, k.task_id AS known,
+    SELECT i.*, k.task_id AS known, k.payload_hash AS known_hash,
            CASE WHEN NOT i.run OR i.start_by < c.now THEN 'missed'
                 WHEN i.paused OR s.paused_at IS NOT NULL THEN 'paused'
                 WHEN i.overlap = 'skip' AND o.unfinished THEN 'skipped_overlap'
@@ -45,7 +45,7 @@ fresh AS (
     JOIN schedules s ON s.name = i.schedule AND s.removed_at IS NULL
     -- A key that the schedule took under a name it had before.
     LEFT JOIN LATERAL (
-        SELECT x.task_id FROM execution_keys x
+        SELECT x.task_id, x.payload_hash FROM execution_keys x
         WHERE x.name = ANY (s.formerly) AND x.execution_key = i.execution_key
         ORDER BY x.created_at DESC LIMIT 1
     ) k ON true,
@@ -63,11 +63,11 @@ keyed AS (
     FROM fresh f, clock c WHERE f.decision = 'enqueued'
     ORDER BY f.schedule, f.execution_key
     ON CONFLICT (name, execution_key) DO UPDATE SET name = excluded.name
-    RETURNING k.name, k.execution_key, k.task_id
+    RETURNING k.name, k.execution_key, k.payload_hash, k.task_id
 ),
 -- Keys that others hold: their tasks are the answer.
 held AS MATERIALIZED (
-    SELECT y.name, y.execution_key, y.task_id FROM keyed y
+    SELECT y.name, y.execution_key, y.payload_hash, y.task_id FROM keyed y
     WHERE (y.task_id IN (SELECT f.id FROM fresh f)) IS NOT TRUE
 ),
 decided AS (
@@ -108,8 +108,13 @@ marked AS (
     FROM (SELECT schedule, max(planned_at) AS newest FROM input GROUP BY schedule) m
     WHERE s.name = m.schedule
 )
-SELECT schedule, planned_at, outcome, task_id, true AS fresh FROM decided
+SELECT d.schedule, d.planned_at, d.outcome, d.task_id, true AS fresh,
+       d.outcome = 'deduplicated' AND EXISTS (
+           SELECT FROM fresh f LEFT JOIN held h ON h.name = f.schedule AND h.execution_key = f.execution_key
+           WHERE f.schedule = d.schedule AND f.planned_at = d.planned_at
+             AND coalesce(h.payload_hash, f.known_hash) <> f.payload_hash) AS conflict
+FROM decided d
 UNION ALL
-SELECT i.schedule, i.planned_at, k.outcome, k.task_id, false
+SELECT i.schedule, i.planned_at, k.outcome, k.task_id, false, false
 FROM input i LEFT JOIN ticks k ON k.schedule = i.schedule AND k.planned_at = i.planned_at
 WHERE ((i.schedule, i.planned_at) IN (SELECT d.schedule, d.planned_at FROM decided d)) IS NOT TRUE
