@@ -1,4 +1,4 @@
-//! `producer run`: leader or standby; relay, sweeps, inbox and alerts run on both.
+//! `producer run`: leader or standby; relay, sweeps, inbox, watch and alerts run on both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use crate::alerts::Alerts;
 use crate::inbox::Inbox;
 use crate::leader::Candidate;
 use crate::mirror::Mirror;
+use crate::watch::Watch;
 
 /// Time that the loops get to end.
 pub const DRAIN: Duration = Duration::from_secs(10);
@@ -87,6 +88,9 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let alerts = Alerts::new(store.clone(), &config.alerts)?;
     let until = shutdown.clone();
     shutdown.spawn(async move { alerts.run(&until).await });
+    let watch = Watch::new(store.clone(), ttl);
+    let until = shutdown.clone();
+    shutdown.spawn(async move { watch.run(&until).await });
     let schedules = config.schedules.clone();
     let candidate = Candidate { store, relay, schedules, incarnation, label, interval, ttl, leads };
     let until = shutdown.clone();

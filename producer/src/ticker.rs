@@ -23,7 +23,7 @@ use tracing::{debug, error};
 pub const MAX_TICKS: usize = 500;
 
 /// How far back the previous instant of a tick is looked for: a leap day's line has one.
-const LOOK_BACK: TimeDelta = TimeDelta::days(9 * 366);
+pub const LOOK_BACK: TimeDelta = TimeDelta::days(9 * 366);
 
 /// The schedules of a term, with what is next.
 pub struct Ticker {

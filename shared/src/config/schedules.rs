@@ -19,7 +19,7 @@ use crate::domain::template::{self, DEFAULT_KEY_TEMPLATE};
 /// Judges a payload by its task type; handlers' schemas come in here.
 pub type PayloadCheck<'a> = &'a dyn Fn(&str, &Value) -> Result<(), String>;
 
-/// `overlap`, with the words that other schedulers use.
+/// `overlap`, with the words of Kubernetes and Temporal. Case does not matter.
 const OVERLAPS: &[(&str, Overlap)] = &[
     ("skip", Overlap::Skip),
     ("queue", Overlap::Queue),
@@ -27,6 +27,16 @@ const OVERLAPS: &[(&str, Overlap)] = &[
     ("replace", Overlap::Replace),
     ("allow", Overlap::Allow),
     ("forbid", Overlap::Skip),
+    ("buffer_one", Overlap::Queue),
+    ("bufferone", Overlap::Queue),
+    ("buffer_all", Overlap::QueueAll),
+    ("bufferall", Overlap::QueueAll),
+    ("cancel_other", Overlap::Replace),
+    ("cancelother", Overlap::Replace),
+    ("terminate_other", Overlap::Replace),
+    ("terminateother", Overlap::Replace),
+    ("allow_all", Overlap::Allow),
+    ("allowall", Overlap::Allow),
 ];
 
 const CATCH_UPS: &[(&str, CatchUp)] =

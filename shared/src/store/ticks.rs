@@ -180,7 +180,8 @@ impl Store {
     }
 }
 
-fn overlap_name(overlap: Overlap) -> &'static str {
+/// The name in the database.
+pub(super) fn overlap_name(overlap: Overlap) -> &'static str {
     match overlap {
         Overlap::Skip => "skip",
         Overlap::Queue => "queue",

@@ -221,7 +221,7 @@ fn ended() -> Error {
 
 impl Session {
     /// One conversation within the time for an answer.
-    async fn bounded<T>(
+    pub(super) async fn bounded<T>(
         &self,
         asked: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Error> {

@@ -1,6 +1,6 @@
 //! A schedule as the file and the database say it together.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
@@ -47,15 +47,22 @@ pub struct Line {
 pub async fn lines(config: &Config, store: &Store) -> Result<Vec<Line>, CommandError> {
     let rows = store.schedules(None).await?;
     let now = clock::now();
-    let by_name: HashMap<&str, &ScheduleRow> = rows.iter().map(|r| (r.name.as_str(), r)).collect();
-    let entries: HashSet<&str> = config.schedules.iter().map(|e| e.name.as_str()).collect();
-    let row = |name: &str| by_name.get(name).copied();
-    let in_file = config.schedules.iter().map(|entry| line(Some(entry), row(&entry.name), now));
-    let unknown = |row: &&ScheduleRow| !entries.contains(row.name.as_str());
-    let others = rows.iter().filter(unknown).map(|row| line(None, Some(row), now));
-    let mut all: Vec<Line> = in_file.chain(others).flatten().collect();
-    all.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(all)
+    Ok(known(config, &rows).into_iter().filter_map(|(e, r)| line(e, r, now)).collect())
+}
+
+/// Each schedule's entry, its row, or both, by name.
+pub(super) fn known<'a>(
+    config: &'a Config,
+    rows: &'a [ScheduleRow],
+) -> Vec<(Option<&'a Schedule>, Option<&'a ScheduleRow>)> {
+    let mut all = BTreeMap::<&str, (Option<&Schedule>, Option<&ScheduleRow>)>::new();
+    for row in rows {
+        all.entry(&row.name).or_default().1 = Some(row);
+    }
+    for entry in &config.schedules {
+        all.entry(&entry.name).or_default().0 = Some(entry);
+    }
+    all.into_values().collect()
 }
 
 /// The file's words win: they are what the next leader applies.
@@ -66,16 +73,16 @@ pub(super) fn line(
 ) -> Option<Line> {
     let said =
         |from_file: Option<&str>, from_row: Option<&str>| from_file.or(from_row).map(str::to_owned);
-    let (cron, zone) = timing(entry, row)?;
+    let timing = Timing::of(entry, row)?;
     let by_hand = row.and_then(|row| row.paused_by.clone());
     let by_file = entry.is_some_and(|entry| entry.paused).then(|| "file".to_owned());
     let paused_by = by_hand.or(by_file);
     Some(Line {
         name: said(entry.map(|e| e.name.as_str()), row.map(|r| r.name.as_str()))?,
-        cron: cron.as_str().to_owned(),
-        timezone: zone.name().to_owned(),
+        cron: timing.cron().as_str().to_owned(),
+        timezone: timing.zone().name().to_owned(),
         task_type: said(entry.map(|e| e.task_type.as_str()), row.map(|r| r.task_type.as_str()))?,
-        next: cron.next_after(from(row, now), zone),
+        next: timing.next_after(from(row, now)),
         last: row.and_then(|row| row.last_at),
         last_outcome: row.and_then(|row| row.last_outcome.clone()),
         last_task: row.and_then(|row| row.last_task),
@@ -86,29 +93,55 @@ pub(super) fn line(
     })
 }
 
-/// Cron line and zone; `None` for a row that a newer binary wrote.
-pub(super) fn timing(entry: Option<&Schedule>, row: Option<&ScheduleRow>) -> Option<(Cron, Tz)> {
-    if let Some(entry) = entry {
-        return Some((entry.cron.clone(), entry.timezone));
+/// What computes a schedule's instants: the file's entry, or else the row that was applied.
+pub(super) enum Timing<'a> {
+    /// Of the file.
+    Entry(&'a Schedule),
+    /// Of the database.
+    Row(Cron, Tz),
+}
+
+impl<'a> Timing<'a> {
+    /// `None` for a row that a newer binary wrote.
+    pub(super) fn of(entry: Option<&'a Schedule>, row: Option<&ScheduleRow>) -> Option<Self> {
+        if let Some(entry) = entry {
+            return Some(Self::Entry(entry));
+        }
+        let row = row?;
+        Some(Self::Row(Cron::parse(&row.cron).ok()?, parse_zone(&row.timezone).ok()?))
     }
-    let row = row?;
-    Some((Cron::parse(&row.cron).ok()?, parse_zone(&row.timezone).ok()?))
+
+    pub(super) fn cron(&self) -> &Cron {
+        match self {
+            Self::Entry(entry) => &entry.cron,
+            Self::Row(cron, _) => cron,
+        }
+    }
+
+    pub(super) fn zone(&self) -> Tz {
+        match self {
+            Self::Entry(entry) => entry.timezone,
+            Self::Row(_, zone) => *zone,
+        }
+    }
+
+    fn next_after(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        match self {
+            Self::Entry(entry) => entry.next_due(after),
+            Self::Row(cron, zone) => cron.next_after(after, *zone),
+        }
+    }
+
+    /// Some instants, from `from` on.
+    pub(super) fn upcoming(&self, from: DateTime<Utc>, count: usize) -> Vec<DateTime<Utc>> {
+        let next = |at: &DateTime<Utc>| self.next_after(*at);
+        std::iter::successors(self.next_after(from), next).take(count).collect()
+    }
 }
 
 /// Instants up to the mark are decided already, whatever this host's clock says.
 pub(super) fn from(row: Option<&ScheduleRow>, now: DateTime<Utc>) -> DateTime<Utc> {
     row.map_or(now, |row| row.mark.max(now))
-}
-
-/// Some instants of a line, from `from` on.
-pub(super) fn upcoming(
-    cron: &Cron,
-    zone: Tz,
-    from: DateTime<Utc>,
-    count: usize,
-) -> Vec<DateTime<Utc>> {
-    let next = |at: &DateTime<Utc>| cron.next_after(*at, zone);
-    std::iter::successors(next(&from), next).take(count).collect()
 }
 
 /// There is no such schedule.

@@ -5,7 +5,7 @@ use shared::config::Config;
 use shared::domain::clock;
 use shared::store::ScheduleRow;
 
-use super::line::{self, from, timing, unknown, upcoming};
+use super::line::{self, Timing, from, unknown};
 use crate::commands::connect::{self, Context};
 use crate::commands::error::{Answer, CommandError};
 use crate::commands::output::{self, time};
@@ -30,14 +30,14 @@ pub(super) async fn next(args: &Next, context: &Context) -> Answer {
         }
     };
     let entry = config.schedules.iter().find(|entry| entry.name == args.name);
-    let (cron, zone) = timing(entry, row.as_ref()).ok_or_else(|| unknown(&args.name, &config))?;
+    let timing = Timing::of(entry, row.as_ref()).ok_or_else(|| unknown(&args.name, &config))?;
     let line = line::line(entry, row.as_ref(), clock::now());
     if let Some(by) = line.and_then(|line| line.paused_by) {
         output::talk(&format!("note: it is paused by {by} and makes no tasks until it is resumed"));
     }
     let from = from(row.as_ref(), clock::now());
     let instants: Vec<String> =
-        upcoming(&cron, zone, from, args.count.into()).into_iter().map(time).collect();
+        timing.upcoming(from, args.count.into()).into_iter().map(time).collect();
     if context.json { output::json(&instants) } else { output::text(&instants.join("\n")) }
 }
 
