@@ -173,7 +173,8 @@ async fn tell(transaction: &Transaction, stage: &str, rows: &[Row]) -> Result<()
         }
         let names: Vec<&str> = about.iter().take(NAMED).map(|row| row.get("name")).collect();
         let sentences: Vec<&str> = about.iter().map(|row| row.get("detail")).collect();
-        let text = told(&sentences);
+        let still = if stage == "again" { "Still: " } else { "" };
+        let text = format!("{still}{}", told(&sentences));
         transaction.query(include_str!("sql/tell.sql"), &[&word, &stage, &names, &text]).await?;
     }
     Ok(())
