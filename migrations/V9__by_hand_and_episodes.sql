@@ -50,6 +50,7 @@ COMMENT ON COLUMN episodes.ended_at IS 'when it was over';
 COMMENT ON COLUMN episodes.ended_by IS 'incarnation that took a lost one''s place';
 CREATE UNIQUE INDEX episodes_open ON episodes (kind, subject) WHERE ended_at IS NULL;
 CREATE INDEX episodes_subject ON episodes (kind, subject, until);
+CREATE INDEX episodes_replaced ON episodes (ended_at) WHERE ended_by IS NOT NULL;
 
 ALTER TABLE alerts DROP CONSTRAINT alerts_kind_check;
 ALTER TABLE alerts

@@ -7,7 +7,7 @@
 mod members;
 mod schedules;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -86,6 +86,12 @@ impl Watch {
         endings.extend(self.ticking_again(&episodes).await?);
         let members = self.store.members(LOST_AFTER, NEWS).await?;
         beginnings.extend(members::lost(&members));
+        // What is open already is news only where more was missed.
+        let known: HashSet<(EpisodeKind, &str)> =
+            episodes.iter().map(|episode| (episode.kind, episode.subject.as_str())).collect();
+        beginnings.retain(|b| {
+            b.kind == EpisodeKind::Missed || !known.contains(&(b.kind, b.subject.as_str()))
+        });
         endings.extend(members::replaced(&episodes, &members, now));
         self.store.begin_episodes(&beginnings).await?;
         self.store.end_episodes(&endings).await

@@ -93,7 +93,6 @@ mod tests {
             label: label.to_owned(),
             started_at: at(started),
             seen_at: at(seen),
-            lease_until: at(seen + 15),
             alive,
         }
     }

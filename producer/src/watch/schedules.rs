@@ -17,8 +17,6 @@ pub(super) enum Judged {
     Behind {
         /// The instant.
         due: DateTime<Utc>,
-        /// For how long.
-        late: TimeDelta,
     },
     /// It will never tick again.
     NoNextTick {
@@ -44,7 +42,7 @@ pub(super) fn judge(schedule: &Watched, now: DateTime<Utc>, behind_after: TimeDe
         (None, None) => Judged::NoNextTick {
             why: format!("no time fits {:?} after {}", schedule.cron, told(after)),
         },
-        (Some(due), _) if now - due >= behind_after => Judged::Behind { due, late: now - due },
+        (Some(due), _) if now - due >= behind_after => Judged::Behind { due },
         (next, _) => Judged::Well { next },
     }
 }
@@ -54,13 +52,12 @@ impl Judged {
     pub(super) fn beginning(&self, name: &str) -> Option<Beginning> {
         let (kind, detail) = match self {
             Self::Well { .. } => return None,
-            Self::Behind { due, late } => (
+            Self::Behind { due } => (
                 EpisodeKind::Behind,
                 format!(
-                    "Schedule {name} is behind: its instant of {} is due for {} s and no producer has \
-                     decided it; `producer status` says who leads",
-                    told(*due),
-                    late.num_seconds()
+                    "Schedule {name} is behind: its instant of {} is past and no producer has decided \
+                     it; `producer status` says who leads",
+                    told(*due)
                 ),
             ),
             Self::NoNextTick { why } => (
@@ -84,7 +81,7 @@ pub(super) fn ending(episode: &Episode, judged: Option<&Judged>) -> Option<Endin
         (Some(Judged::Well { next: Some(next) }), EpisodeKind::Behind) => {
             format!("Schedule {name} is up to date again; its next instant is {}", told(*next))
         }
-        (Some(Judged::Well { next: Some(next) } | Judged::Behind { due: next, .. }), _) => {
+        (Some(Judged::Well { next: Some(next) } | Judged::Behind { due: next }), _) => {
             format!("Schedule {name} ticks again; its next instant is {}", told(*next))
         }
         (Some(Judged::NoNextTick { .. }), _) => {
@@ -154,9 +151,7 @@ mod tests {
         let judged = judge(&schedule, at("2026-11-30T12:02:00Z"), TimeDelta::seconds(60));
         let seen = match judged {
             Judged::Well { next } => format!("well, {}", next.map_or("-".to_owned(), told)),
-            Judged::Behind { due, late } => {
-                format!("behind {} by {}", told(due), late.num_seconds())
-            }
+            Judged::Behind { due } => format!("behind {}", told(due)),
             Judged::NoNextTick { why } => format!("never: {why}"),
         };
         assert!(seen.starts_with(expected), "{cron}: {seen}");
@@ -164,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_mark_that_lags_behind_the_line_is_told_from_one_that_waits() {
-        check("* * * * *", json!({}), "behind 2026-11-30T12:01:00Z by 60");
+        check("* * * * *", json!({}), "behind 2026-11-30T12:01:00Z");
         check("1 * * * *", json!({"end_at": "2026-11-30T12:00:30Z"}), "well, -");
         check(
             "* * * * *",

@@ -67,8 +67,6 @@ pub struct Member {
     pub started_at: DateTime<Utc>,
     /// Last heartbeat.
     pub seen_at: DateTime<Utc>,
-    /// End of its lease.
-    pub lease_until: DateTime<Utc>,
     /// Its lease holds.
     pub alive: bool,
 }
@@ -136,7 +134,6 @@ impl Store {
                 label: row.get("label"),
                 started_at: row.get("started_at"),
                 seen_at: row.get("seen_at"),
-                lease_until: row.get("lease_until"),
                 alive: row.get("alive"),
             })
             .collect())

@@ -62,11 +62,14 @@ replaced AS (
 )
 SELECT i.ord, coalesce(k.task_id, y.task_id) AS task_id,
        coalesce(k.payload_hash, y.payload_hash) = i.payload_hash AS same_payload,
-       o.id IS NOT NULL AS made, coalesce(o.begins, t.state) AS state, b.oldest AS behind
+       o.id IS NOT DISTINCT FROM i.id AS made,
+       -- A key that was taken since our snapshot: its task has just been made.
+       coalesce(o.begins, t.state, CASE WHEN k.task_id IS NULL THEN 'queued' END) AS state,
+       b.oldest AS behind
 FROM input i
 CROSS JOIN before b
 LEFT JOIN keyed y ON y.execution_key = i.execution_key
 LEFT JOIN execution_keys k ON k.name = $1 AND k.execution_key = i.execution_key
-LEFT JOIN ours o ON o.id = i.id
+LEFT JOIN ours o ON o.id = coalesce(k.task_id, y.task_id)
 LEFT JOIN tasks t ON t.id = coalesce(k.task_id, y.task_id)
 ORDER BY i.ord

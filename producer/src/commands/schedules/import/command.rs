@@ -9,16 +9,19 @@ use super::curl;
 /// The shell that cron runs lines with.
 const SHELL: &str = "/bin/sh";
 
-/// Endings of a line that throw its output away.
-const SILENCED: [&str; 8] = [
-    ">/dev/null",
-    "> /dev/null",
-    "1>/dev/null",
-    "&>/dev/null",
+/// Endings of a line that throw its output away; those that others end with come last.
+const SILENCED: [&str; 11] = [
     "2>&1",
+    ">&/dev/null",
+    "&>/dev/null",
+    "&> /dev/null",
+    "1>/dev/null",
+    "1> /dev/null",
     "2>/dev/null",
     "2> /dev/null",
-    ">&/dev/null",
+    ">/dev/null",
+    "> /dev/null",
+    "</dev/null",
 ];
 
 /// Sets task type and payload of a line of shell; `input` are lines for its standard input.
@@ -60,6 +63,10 @@ fn shell(line: &str, entry: &mut Entry) {
 fn unsilenced(line: &str) -> (&str, bool) {
     let mut rest = line.trim();
     while let Some(shorter) = SILENCED.iter().find_map(|ending| rest.strip_suffix(ending)) {
+        // Another descriptor, or `>>`: left to the shell.
+        if shorter.ends_with(['>', '<', '&']) || shorter.ends_with(|c: char| c.is_ascii_digit()) {
+            break;
+        }
         rest = shorter.trim_end();
     }
     (rest, rest.len() < line.trim().len())
@@ -160,7 +167,11 @@ mod tests {
             r#"/bin/x 'a b' "c \"d\"" e\ f "" --k=v"#,
             r#"["/bin/x","a b","c \"d\"","e f","","--k=v"]"#,
         );
-        check("/bin/x >/dev/null 2>&1", r#"["/bin/x"]"#);
+        for silenced in
+            [">/dev/null 2>&1", "2> /dev/null", "&> /dev/null", "1>/dev/null </dev/null"]
+        {
+            check(&format!("/bin/x 1 {silenced}"), r#"["/bin/x","1"]"#);
+        }
         check("/bin/x --format '{{.Names}}'", r#"["/bin/x","--format","{{.Names}}"]"#);
     }
 
@@ -169,6 +180,8 @@ mod tests {
         for line in [
             "cd /srv && ./run",
             "/bin/x > /var/log/x.log 2>&1",
+            "/bin/x 3>/dev/null",
+            "/bin/x >>/dev/null",
             "/bin/x $HOME",
             "/bin/x \"$HOME\"",
             "/bin/x *.txt",
