@@ -138,7 +138,7 @@ impl Store {
         if held.is_empty() {
             return Ok(None);
         }
-        // A statement of its own: it must see what whoever held the row before has written.
+        // A statement of its own: it must see what whoever held the lock before has written.
         let rows = transaction
             .query(
                 include_str!("sql/run_by_hand.sql"),

@@ -27,7 +27,7 @@ use crate::commands::request::instant;
 pub const DEFAULT_LIMIT: u64 = 100;
 /// Most that `--limit` may say: each is rendered and listed.
 pub const MOST: u64 = 10_000;
-/// Runs of one transaction, which holds the schedule's row and so its ticks.
+/// Runs of one transaction, which must be short.
 const CHUNK: usize = 100;
 
 /// Planned instants that are to be run now.

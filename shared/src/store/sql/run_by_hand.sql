@@ -1,5 +1,5 @@
 -- Runs of one schedule that somebody asked for: key, task, input and record in one statement. The
--- caller holds the schedule's row. What has its key already is answered before overlap is asked, so
+-- caller holds the lock of lock_schedule.sql. What has its key already is answered before overlap is asked, so
 -- that a repeat finds its task even while that runs. Of several runs that may not overlap ($10) the
 -- first begins and the others wait, in the order of their ids.
 WITH clock AS MATERIALIZED (SELECT belfry_now() AS now),
