@@ -168,7 +168,7 @@ mod tests {
         );
         check("2 * * * *", json!({}), "well, 2026-11-30T12:02:00Z");
         check("0 0 1 1 *", json!({}), "well, 2027-01-01T00:00:00Z");
-        check("0 0 31 2 *", json!({}), "never: cron field day-of-month: never fires");
+        check("0 0 31 2 *", json!({}), "never: cron field day of month: never fires");
         check("nonsense", json!({}), "never: cron expression");
     }
 }

@@ -228,7 +228,7 @@ mod tests {
         check("5/15 * * * * /opt/a", "! cron field minute: ");
         check("* * * *", "! it has fewer than five fields");
         check("* * * * *", "! it has no command");
-        check("0 0 31 2 * /opt/a", "! cron field day-of-month: never fires");
+        check("0 0 31 2 * /opt/a", "! cron field day of month: never fires");
     }
 
     #[test]
