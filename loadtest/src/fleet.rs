@@ -14,6 +14,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use shared::http;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -23,6 +24,10 @@ pub use usage::Usage;
 
 /// Pause between two questions for readiness.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
+/// A page is there within this.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(3);
+/// As much of it is read.
+const MOST_OF_A_PAGE: usize = 4 * 1024 * 1024;
 /// Lines of a process's log that are shown when it failed.
 const TAIL: usize = 20;
 
@@ -59,6 +64,17 @@ impl Role {
     }
 }
 
+/// How a process is started, where it is not simply run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Launch<'a> {
+    /// The program that runs it, with its arguments, e.g. `unshare`.
+    pub through: &'a [&'a str],
+    /// More arguments of its own.
+    pub arguments: &'a [&'a str],
+    /// More variables.
+    pub variables: &'a [(&'a str, &'a str)],
+}
+
 /// A process of the fleet. Dropped, it is killed.
 #[derive(Debug)]
 pub struct Member {
@@ -79,17 +95,31 @@ impl Member {
 
     /// Starts one with more variables.
     pub fn start_with(ground: &Ground, role: Role, more: &[(&str, &str)]) -> anyhow::Result<Self> {
+        Self::launch(ground, role, &Launch { variables: more, ..Launch::default() })
+    }
+
+    /// Starts one in a way of its own.
+    pub fn launch(ground: &Ground, role: Role, how: &Launch<'_>) -> anyhow::Result<Self> {
         let program = role.path()?;
         let address = free_address()?;
         let log = ground.directory().join(format!("{}-{}.log", role.program(), address.port()));
         let file = std::fs::File::create(&log).context("creating a log")?;
-        let child = Command::new(&program)
+        let mut command = match how.through {
+            [] => Command::new(&program),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(&program);
+                command
+            }
+        };
+        let child = command
             .arg("run")
             .arg("--config")
             .arg(ground.file())
+            .args(how.arguments)
             .env_remove("BELFRY_CONFIG")
             .envs(ground.variables())
-            .envs(more.iter().copied())
+            .envs(how.variables.iter().copied())
             .env("BELFRY_HTTP_ADDR", address.to_string())
             .stdin(Stdio::null())
             .stdout(file.try_clone().context("a second handle of the log")?)
@@ -121,6 +151,16 @@ impl Member {
         Ok(())
     }
 
+    /// How it ended, once it has.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// The name of its log in the ground's directory.
+    pub fn log_name(&self) -> String {
+        self.log.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// What it has used so far.
     pub fn usage(&self) -> anyhow::Result<Usage> {
         Usage::of(self.pid().context("the process has ended")?)
@@ -136,6 +176,16 @@ impl Member {
         shared::health::probe(self.address).await
     }
 
+    /// One of its pages, `/metrics` for instance: status and body.
+    pub async fn page(&self, path: &str) -> anyhow::Result<(u16, String)> {
+        let request = http::trusted_client()?.get(format!("http://{}{path}", self.address));
+        let deadline = Instant::now() + PAGE_TIMEOUT;
+        let answer = http::send(request, deadline).await?;
+        let status = answer.status().as_u16();
+        let body = http::read_limited(answer, MOST_OF_A_PAGE, deadline).await?;
+        Ok((status, String::from_utf8_lossy(&body).into_owned()))
+    }
+
     /// SIGTERM, and its end.
     pub async fn stop(self, patience: Duration) -> anyhow::Result<ExitStatus> {
         self.terminate().await?;
@@ -144,10 +194,16 @@ impl Member {
 
     /// SIGTERM, and no waiting.
     pub async fn terminate(&self) -> anyhow::Result<()> {
+        self.signal("TERM").await
+    }
+
+    /// A signal by its name without SIG, and no waiting.
+    pub async fn signal(&self, name: &str) -> anyhow::Result<()> {
         let pid = self.pid().context("the process has ended")?.to_string();
         // A shell's `kill` is there on every Unix, and this crate may hold no unsafe code.
-        let told = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid]).status().await?;
-        ensure!(told.success(), "SIGTERM was not delivered: {told}");
+        let script = "kill -s \"$0\" \"$1\"";
+        let told = Command::new("sh").args(["-c", script, name, &pid]).status().await?;
+        ensure!(told.success(), "SIG{name} was not delivered: {told}");
         Ok(())
     }
 

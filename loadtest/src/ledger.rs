@@ -122,7 +122,7 @@ pub async fn audit(config: &Config, options: &Options) -> anyhow::Result<Ledger>
         planned: Planned::read(&snapshot, config.retention.completed).await?,
         snapshot,
         keys_kept: config.retention.execution_keys.as_secs_f64(),
-        tasks_kept: config.retention.completed.as_secs_f64(),
+        tasks_kept: config.retention.completed.min(config.retention.dead).as_secs_f64(),
         late: LATE.as_secs_f64(),
         pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
         queues: Queues::look(config, options).await?.or_more(before),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use loadtest::drill::{self, DrillOptions};
 use loadtest::ledger::{self, LedgerOptions};
 use loadtest::report;
 use loadtest::stub_llm::{self, StubOptions};
@@ -22,6 +23,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Breaks a fleet of its own in every way it claims to survive, and audits what is left.
+    Drill(DrillOptions),
     /// Audits the promises on database and broker; exit 1 names what is broken.
     Ledger(LedgerOptions),
     /// Serves an OpenAI-compatible model that answers, fails and counts as told.
@@ -35,6 +38,7 @@ async fn main() -> ExitCode {
     let cli = Cli::parse();
     let config = cli.config.as_deref();
     report::exit(match cli.command {
+        Command::Drill(options) => drill::run(options).await,
         Command::Ledger(options) => ledger::run(config, options).await,
         Command::StubLlm(options) => stub_llm::run(options).await,
         Command::Throughput(options) => throughput::run(config, options).await,

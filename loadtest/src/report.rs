@@ -7,6 +7,7 @@ use serde::Serialize;
 use shared::config::{Missing, Problems};
 
 use crate::database::Unreachable;
+use crate::drill::NotStarted;
 use crate::ledger::{Checked, Ledger};
 use crate::throughput::Document;
 
@@ -21,6 +22,7 @@ pub fn exit(result: anyhow::Result<()>) -> ExitCode {
     eprintln!("error: {error:#}");
     let usage = error.is::<Problems>() || error.is::<Missing>();
     let unreachable = error.is::<Unreachable>()
+        || error.is::<NotStarted>()
         || error.is::<shared::broker::Error>()
         || error.is::<shared::http::Error>()
         || error

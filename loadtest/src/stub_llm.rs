@@ -12,6 +12,7 @@ mod fault;
 mod journal;
 mod script;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -96,6 +97,16 @@ impl Stub {
     /// What they amount to.
     pub fn usage(&self) -> Usage {
         self.state.journal.usage()
+    }
+
+    /// Requests at `/effects` so far, by idempotency key.
+    pub fn effects(&self) -> BTreeMap<String, u64> {
+        self.state.demo.effects()
+    }
+
+    /// Alerts at `/alerts` so far.
+    pub fn alerts(&self) -> usize {
+        self.state.demo.alerts()
     }
 
     /// Adds steps for a model (`*` for all).

@@ -1,11 +1,14 @@
 //! The ledger as its users meet it: clean on a house that keeps its promises, and naming each
 //! promise that somebody breaks by hand.
 
+#[path = "ledger/aside.rs"]
+mod aside;
 #[path = "ledger/house.rs"]
 mod house;
 
 use std::collections::BTreeSet;
 
+use aside::{KEEP, RESTORE};
 use house::{House, POOL};
 use serde_json::Value;
 use shared::broker::{Destination, Properties, Publisher};
@@ -22,7 +25,7 @@ const BREAKS: &[(u8, &str, &str)] = &[
                  SELECT schedule, planned_at + interval '1 minute', 'paused', decided_at, epoch FROM ticks
                  WHERE outcome = 'enqueued'"),
     (1, "rows", "UPDATE ticks SET count = 2 WHERE count = 3"),
-    (1, "targets", "UPDATE ticks SET task_id = gen_random_uuid() WHERE outcome = 'deduplicated'"),
+    (1, "targets", "UPDATE ticks SET task_id = gen_random_uuid() WHERE outcome = 'enqueued'"),
     (1, "tasks", "UPDATE ticks SET outcome = 'deduplicated' WHERE outcome = 'enqueued'"),
     (1, "tasks", "UPDATE ticks SET outcome = 'enqueued' WHERE outcome = 'deduplicated'"),
     (1, "targets", "UPDATE by_hand SET task_id = gen_random_uuid()"),
@@ -73,20 +76,6 @@ const BREAKS: &[(u8, &str, &str)] = &[
 /// Says a task by its name.
 const NAMED: &str = "CREATE FUNCTION named(text) RETURNS uuid LANGUAGE sql STABLE AS \
                      $$ SELECT task_id FROM task_inputs WHERE name = $1 $$";
-
-/// Puts all rows aside.
-const KEEP: &str = "CREATE SCHEMA kept; DO $$ DECLARE name text; BEGIN
-    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
-        EXECUTE format('CREATE TABLE kept.%1$I AS TABLE public.%1$I', name);
-    END LOOP; END $$";
-
-/// Brings them back. Alerts come last, since they point to letters.
-const RESTORE: &str = "DO $$ DECLARE name text; BEGIN
-    EXECUTE 'TRUNCATE ' || (SELECT string_agg('public.' || quote_ident(tablename), ', ')
-                            FROM pg_tables WHERE schemaname = 'kept');
-    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'kept' ORDER BY tablename = 'alerts' LOOP
-        EXECUTE format('INSERT INTO public.%1$I OVERRIDING SYSTEM VALUE TABLE kept.%1$I', name);
-    END LOOP; END $$";
 
 #[tokio::test]
 async fn a_house_that_keeps_its_promises_is_clean() {

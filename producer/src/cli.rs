@@ -12,8 +12,8 @@ use shared::telemetry::{self, Telemetry};
 use crate::commands::connect::Context;
 use crate::commands::error::{Answer, CommandError};
 use crate::commands::{
-    self, alerts, artifacts, completions, cron, dead, doctor, health, migrate, output, publish,
-    request, schedules, status, tasks, topology, workers,
+    self, alerts, artifacts, completions, cron, dead, doctor, health, migrate, output, prune,
+    publish, request, schedules, status, tasks, topology, workers,
 };
 use crate::run;
 
@@ -71,6 +71,7 @@ enum Command {
     Artifacts(artifacts::Artifacts),
     Doctor(doctor::Doctor),
     Migrate(migrate::Migrate),
+    Prune(prune::Prune),
     #[command(subcommand)]
     Topology(topology::Topology),
     /// Looks at the configuration
@@ -92,7 +93,7 @@ enum ConfigCommand {
 pub async fn execute(cli: Cli) -> Answer {
     let context = Context { config: cli.global.config, json: cli.global.json };
     let telemetry = traced(matches!(cli.command, Command::Run));
-    let answer = dispatch(cli.command, &context).await;
+    let answer = Box::pin(dispatch(cli.command, &context)).await;
     if let Some(telemetry) = telemetry {
         telemetry.shutdown().await;
     }
@@ -115,6 +116,7 @@ async fn dispatch(command: Command, context: &Context) -> Answer {
         Command::Artifacts(command) => artifacts::run(command, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,
         Command::Migrate(args) => migrate::run(args, context).await,
+        Command::Prune(args) => prune::run(args, context).await,
         Command::Topology(command) => topology::run(command, context).await,
         Command::Config(ConfigCommand::Check) => check(context),
         Command::Completions(args) => completions::run(&args),

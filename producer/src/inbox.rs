@@ -10,8 +10,11 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::{join, join_all};
-use shared::broker::{Consumer, Delivery, Error, Publisher, Settings, Subscription, Topology};
+use shared::broker::{
+    Consumer, Delivery, Error, Publisher, Settings, Subscription, Topology, one_line,
+};
 use shared::config::Config;
+use shared::domain::message::BodyError;
 use shared::domain::task::{Enqueued, NewTask, TaskId, TaskState};
 use shared::process;
 use shared::relay::Relay;
@@ -41,6 +44,8 @@ pub struct Inbox {
     /// Puts the unreadable among the dead letters.
     pub publisher: Publisher,
 }
+
+type Answers = Vec<Result<Enqueued, EnqueueError>>;
 
 /// A delivery with what was read from it.
 struct Asked {
@@ -95,10 +100,14 @@ impl Inbox {
                 body.len()
             ));
         }
-        if delivery.body().is_ok() {
-            return Err("this is the message of a task, not a request; a dead letter's copy goes \
-                        to the queue of its pool, or `producer dead replay` sends it"
-                .to_owned());
+        match delivery.body() {
+            Ok(_) => {
+                return Err("this is the message of a task, not a request; a dead letter's copy \
+                            goes to the queue of its pool, or `producer dead replay` sends it"
+                    .to_owned());
+            }
+            Err(error @ BodyError::Properties(_)) => return Err(error.to_string()),
+            Err(_) => {}
         }
         // A redelivery has the same id, and so finds the task that the first delivery has made.
         let key = || delivery.message_id().filter(|id| !id.is_empty()).map(str::to_owned);
@@ -116,7 +125,7 @@ impl Inbox {
         }
         if !good.is_empty() {
             let tasks: Vec<NewTask> = good.iter().map(|(_, task, _)| task.clone()).collect();
-            let answers = self.hold(requests, || self.store.enqueue_all(&tasks)).await;
+            let answers = self.hold(requests, || self.enqueue(&tasks)).await;
             let (mut kept, mut made) = (Vec::new(), Vec::new());
             for ((delivery, _, _span), answer) in good.into_iter().zip(answers) {
                 match answer {
@@ -135,6 +144,23 @@ impl Inbox {
         }
     }
 
+    /// All at once; one by one where the database refuses a value, so that it does so for ever to
+    /// none but its own request.
+    async fn enqueue(&self, tasks: &[NewTask]) -> Result<Answers, store::Error> {
+        match self.store.enqueue_all(tasks).await {
+            Err(error) if error.is_data() => {}
+            answers => return answers,
+        }
+        let mut answers = Answers::with_capacity(tasks.len());
+        for task in tasks {
+            match self.store.enqueue(task.clone()).await {
+                Err(EnqueueError::Store(error)) if !error.is_data() => return Err(error),
+                answer => answers.push(answer),
+            }
+        }
+        Ok(answers)
+    }
+
     async fn publish(&self, made: &[TaskId]) {
         if made.is_empty() {
             return;
@@ -147,8 +173,11 @@ impl Inbox {
 
     /// A row and a copy in the dead queue, both with the reason, then the ack.
     async fn unreadable(&self, delivery: Delivery, reason: &str, requests: &mut Consumer) {
-        let body = String::from_utf8_lossy(delivery.raw());
-        let letter = self.hold(requests, || self.store.keep_unreadable(reason, &body)).await;
+        // It may repeat what was sent.
+        let reason = one_line(reason);
+        let reason = reason.as_str();
+        let keep = || self.store.keep_unreadable(reason, delivery.raw());
+        let letter = self.hold(requests, keep).await;
         warn!(dead_letter = letter, reason, "a request was refused");
         metrics::message_rejected("request");
         let key = delivery.routing_key().to_owned();

@@ -1,14 +1,17 @@
 //! The mirror of dead letters: `belfry.dead` holds a copy of each open letter, and no other's.
 //!
-//! The leader walks the queue when letters were resolved, or when copies were lost with the broker
-//! or by a purge. It never decides what becomes of a letter: the table does.
+//! The leader walks the queue when letters were resolved, when copies were lost with the broker or by a
+//! purge, and when the broker itself has moved messages there: each of those becomes a letter too. It
+//! never decides what becomes of a letter: the table does.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use shared::broker::{Operator, Publisher, Settings, Topology};
+use shared::broker::{Death, Fate, Met, Operator, Publisher, Settings, Topology};
+use shared::domain::outcome::{ErrorClass, Failure};
 use shared::shutdown::Shutdown;
-use shared::store::{Error, Store};
+use shared::store::{Copies, Error, Store};
+use shared::telemetry::metrics;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -38,6 +41,8 @@ pub struct Mirror {
 #[derive(Debug, Default)]
 struct Walked {
     seen: HashSet<i64>,
+    /// Belong to no letter, and stay.
+    nameless: u64,
     kept: usize,
     removed: usize,
 }
@@ -66,8 +71,13 @@ impl Mirror {
 
     async fn look(&self, counts: &mut Counts, shutdown: &Shutdown) -> anyhow::Result<()> {
         let stale = self.store.stale_letters().await?;
-        let lost = counts.is_time() && counts.lacks(self.lacks_copies().await?);
-        if stale.is_empty() && !lost {
+        let mut off = Off::default();
+        if counts.is_time() {
+            let expected = self.store.copies_expected().await?;
+            let there = self.publisher.depth(&self.topology.dead()).await?.unwrap_or(0).into();
+            off = counts.compare(expected, there);
+        }
+        if stale.is_empty() && !off.lost && !off.strange {
             return Ok(());
         }
         let began = Instant::now();
@@ -78,18 +88,13 @@ impl Mirror {
         let Some(walked) = walked? else { return Ok(()) };
         self.store.letters_removed(&stale, began.elapsed()).await?;
         let mut missing = 0;
-        if lost {
+        if off.lost {
             let seen: Vec<i64> = walked.seen.iter().copied().collect();
             missing = self.store.copies_lost(&seen, began.elapsed()).await?;
         }
+        counts.nameless = walked.nameless;
         info!(kept = walked.kept, removed = walked.removed, missing, "walked the dead queue");
         Ok(())
-    }
-
-    async fn lacks_copies(&self) -> anyhow::Result<bool> {
-        let expected = self.store.copies_expected().await?;
-        let there = self.publisher.depth(&self.topology.dead()).await?.unwrap_or(0);
-        Ok(u64::from(there) < expected)
     }
 
     /// Walks the queue once; `None` when the process is to stop.
@@ -102,40 +107,89 @@ impl Mirror {
         let mut walk = operator.walk(&dead, &dead).await?;
         let mut walked = Walked::default();
         while !shutdown.soft.is_cancelled() {
-            let letters = walk.next().await?;
-            if letters.is_empty() {
+            let met = walk.next().await?;
+            if met.is_empty() {
                 walk.finish().await?;
                 return Ok(Some(walked));
             }
-            let stays = self.judge(&letters, &mut walked.seen).await?;
-            let kept = stays.iter().filter(|stays| **stays).count();
-            walk.pass(&stays).await?;
-            walked.kept += kept;
-            walked.removed += stays.len() - kept;
+            let fates = self.judge(&met, &mut walked).await?;
+            walk.pass(&fates).await?;
+            let removed = fates.iter().filter(|fate| **fate == Fate::Goes).count();
+            walked.kept += fates.len() - removed;
+            walked.removed += removed;
         }
         Ok(None)
     }
 
-    /// Who stays: the first copy of each letter that is not resolved, and what belongs to none.
-    async fn judge(
-        &self,
-        letters: &[Option<i64>],
-        seen: &mut HashSet<i64>,
-    ) -> Result<Vec<bool>, Error> {
-        let known: Vec<i64> = letters.iter().copied().flatten().collect();
+    /// Who stays: the first copy of each letter that is not resolved, and what belongs to none. What
+    /// the broker has moved here becomes the copy of a letter.
+    async fn judge(&self, met: &[Met], walked: &mut Walked) -> Result<Vec<Fate>, Error> {
+        let known: Vec<i64> = met.iter().filter_map(|met| met.letter).collect();
         let resolved = self.store.resolved_letters(&known).await?;
-        let stays = |letter: i64, seen: &mut HashSet<i64>| {
-            !resolved.contains(&letter) && seen.insert(letter)
+        let mut fates = Vec::with_capacity(met.len());
+        for met in met {
+            fates.push(match (met.letter, &met.death) {
+                (Some(letter), _) if resolved.contains(&letter) => Fate::Goes,
+                (Some(letter), _) if walked.seen.insert(letter) => Fate::Stays,
+                (Some(_), _) => Fate::Goes,
+                (None, Some(death)) if self.dead_letters_here(&death.queue) => {
+                    let letter = self.keep(met, death).await?;
+                    if walked.seen.insert(letter) { Fate::Becomes(letter) } else { Fate::Goes }
+                }
+                (None, _) => {
+                    walked.nameless += 1;
+                    Fate::Stays
+                }
+            });
+        }
+        Ok(fates)
+    }
+
+    /// True for the queues whose dead-letter exchange leads here; a delay queue's does not.
+    fn dead_letters_here(&self, queue: &str) -> bool {
+        let mut pools = self.topology.pools().iter().map(|pool| self.topology.pool_queue(pool));
+        queue == self.topology.inbox() || pools.any(|name| name == queue)
+    }
+
+    /// The task of such a message is not touched: the sweep for lost messages publishes another.
+    async fn keep(&self, met: &Met, death: &Death) -> Result<i64, Error> {
+        let (class, reason) = match death.reason.as_str() {
+            "delivery_limit" => (ErrorClass::Crashed, "delivery_limit"),
+            "expired" => (ErrorClass::Invalid, "expired"),
+            "maxlen" => (ErrorClass::Invalid, "maxlen"),
+            _ => (ErrorClass::Invalid, "rejected"),
         };
-        Ok(letters.iter().map(|letter| letter.is_none_or(|letter| stays(letter, seen))).collect())
+        let told = format!("{death}; if it pointed to a task, the task is not touched by this");
+        let (letter, fresh) = self.store.keep_moved(&Failure::new(class, told), &met.body).await?;
+        if fresh {
+            metrics::message_rejected(reason);
+            warn!(
+                dead_letter = letter,
+                reason,
+                queue = death.queue,
+                "the broker gave a message up"
+            );
+        }
+        Ok(letter)
     }
 }
 
-/// Remembers when copies were counted, and whether some were missing then.
+/// How the queue's depth differs from the table.
+#[derive(Clone, Copy, Debug, Default)]
+struct Off {
+    /// Copies are missing.
+    lost: bool,
+    /// There are more messages than anybody knows of.
+    strange: bool,
+}
+
+/// Remembers when copies were counted, and how they differed then.
 #[derive(Debug, Default)]
 struct Counts {
     last: Option<Instant>,
-    lacked: bool,
+    before: Off,
+    /// Messages of no letter, as the last walk has met them: orphans, and what others put there.
+    nameless: u64,
 }
 
 impl Counts {
@@ -143,10 +197,13 @@ impl Counts {
         self.last.is_none_or(|last| last.elapsed() >= COUNT_EVERY)
     }
 
-    /// True when copies are missing now and were the last time: one look may come between a
-    /// publish and its mark, or while a person holds messages in the UI.
-    fn lacks(&mut self, lacks: bool) -> bool {
+    /// What differs now and did the last time: one look may come between a publish and its mark, or
+    /// while a person holds messages in the UI.
+    fn compare(&mut self, expected: Copies, there: u64) -> Off {
         self.last = Some(Instant::now());
-        std::mem::replace(&mut self.lacked, lacks) && lacks
+        let now =
+            Off { lost: there < expected.tasks, strange: there > expected.letters + self.nameless };
+        let before = std::mem::replace(&mut self.before, now);
+        Off { lost: before.lost && now.lost, strange: before.strange && now.strange }
     }
 }

@@ -38,11 +38,11 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         info!(note, "configuration");
     }
 
-    let store = open(&config, &label)?;
     let pools: Vec<String> = config.pools.iter().map(|pool| pool.name.clone()).collect();
     let settings =
         Settings::new(config.amqp_url()?.clone(), &config.rabbitmq.prefix, label.clone());
-    let topology = Topology::new(&config.rabbitmq.prefix, pools.clone());
+    let store = open(&config, &settings)?;
+    let topology = Topology::new(&config.rabbitmq.prefix, pools);
     let publisher = Publisher::start(&settings, &topology, &shutdown)?;
     let relay = Relay::new(store.clone(), publisher.clone());
 
@@ -51,7 +51,10 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         Some(address) => Some(health.serve(address).await?),
         None => None,
     };
-    store.wait_for_schema(&shutdown.soft).await;
+    store.wait_until_usable(&shutdown.soft).await;
+    if shutdown.soft.is_cancelled() {
+        return Ok(());
+    }
 
     let (leads, leading) = watch::channel(false);
     let incarnation = Incarnation::new();
@@ -64,7 +67,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         ttl,
     };
     spawn_heartbeat(store.clone(), who, interval, &shutdown);
-    spawn_readiness(store.clone(), publisher.clone(), health, &shutdown);
+    spawn_readiness(store.clone(), &publisher, &relay, health, &shutdown);
     let config = Arc::new(config);
     let inbox = Inbox {
         config: config.clone(),
@@ -82,7 +85,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     };
     spawn_mirror(mirror, &shutdown);
     spawn_relay(relay.clone(), leading, &shutdown);
-    let sweeps = Sweeps::new(store.clone(), publisher, relay.clone(), pools, ttl);
+    let sweeps = Sweeps::new(store.clone(), publisher, relay.clone(), &config);
     let until = shutdown.clone();
     shutdown.spawn(async move { sweeps.run(&until).await });
     let alerts = Alerts::new(store.clone(), &config.alerts)?;
@@ -104,10 +107,12 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn open(config: &Config, label: &str) -> anyhow::Result<Store> {
-    let mut options = StoreOptions::new(config.database_url()?.clone(), label, Purpose::Daemon);
+fn open(config: &Config, settings: &Settings) -> anyhow::Result<Store> {
+    let dsn = config.database_url()?.clone();
+    let mut options = StoreOptions::new(dsn, &settings.label, Purpose::Daemon);
     options.crash_limit = config.limits.crash_limit;
     options.key_retention = config.retention.execution_keys;
+    options.place = Some(settings.place()?);
     Ok(Store::open(&options)?)
 }
 
@@ -179,18 +184,24 @@ fn spawn_heartbeat(store: Store, mut who: Registration, interval: Duration, shut
     });
 }
 
-fn spawn_readiness(store: Store, publisher: Publisher, health: Health, shutdown: &Shutdown) {
+fn spawn_readiness(
+    store: Store,
+    publisher: &Publisher,
+    relay: &Relay,
+    health: Health,
+    shutdown: &Shutdown,
+) {
     let soft = shutdown.soft.clone();
+    // Not the publisher itself: its loop ends when nobody holds it any more.
+    let (publishing, trouble) = (publisher.readiness(), relay.trouble());
     shutdown.spawn(async move {
-        let state = publisher.state();
-        drop(publisher);
         loop {
-            let database = store.ping().await;
-            let detail =
-                database.as_ref().err().map_or_else(|| "answers".to_owned(), ToString::to_string);
-            health.set("postgres", database.is_ok(), detail);
-            let publishing = state.borrow().clone();
-            health.set("rabbitmq", publishing.is_ready(), format!("{publishing:?}"));
+            let asked = store.ping().await;
+            let error = asked.err().or_else(|| trouble.borrow().clone());
+            let detail = error.as_ref().map_or_else(|| "answers".to_owned(), ToString::to_string);
+            health.set("postgres", error.is_none(), detail);
+            let (publishes, how) = publishing.now();
+            health.set("rabbitmq", publishes, how);
             tokio::select! {
                 () = soft.cancelled() => return,
                 () = tokio::time::sleep(READINESS) => {}

@@ -17,7 +17,7 @@ use shared::relay::Relay;
 use shared::store::{DecidedTick, Error, Store, Term, TickInput};
 use shared::telemetry::spans::{self, Span};
 use shared::telemetry::{metrics, names};
-use tracing::{debug, error};
+use tracing::{debug, error, warn};
 
 /// Most ticks in one statement.
 pub const MAX_TICKS: usize = 500;
@@ -216,6 +216,12 @@ fn tell(tick: &DecidedTick, span: Option<&Span>, now: DateTime<Utc>) {
     let name = outcome.as_str();
     if let Some(span) = span {
         span.set(names::belfry::TICK_OUTCOME, name);
+    }
+    if tick.conflict {
+        warn!(schedule = %tick.schedule, planned_at = %tick.planned_at,
+            task.id = tick.task_id.map(|id| id.to_string()),
+            "key_reused_with_other_payload: this task has the tick's key with another payload, and \
+             nothing new was enqueued; let execution_key_template tell the two apart");
     }
     if tick.fresh {
         let lag = (now - tick.planned_at).to_std().unwrap_or(Duration::ZERO);

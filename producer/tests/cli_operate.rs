@@ -103,7 +103,7 @@ async fn many_letters_are_replayed_after_a_look() {
     for n in 0..3 {
         house.dead(json!({ "n": n })).await;
     }
-    let unreadable = house.store.keep_unreadable("not JSON", "{oops").await.expect("kept");
+    let unreadable = house.store.keep_unreadable("not JSON", b"{oops").await.expect("kept");
 
     let look = ["dead", "replay", "--all", "--type", "http_call", "--dry-run", "--json"];
     assert_eq!(house.producer(&look).with(0).json().as_array().map(Vec::len), Some(3));

@@ -158,6 +158,26 @@ async fn count(tower: &Tower) -> usize {
     tower.house.store.tasks(&TaskFilter::default(), 10_000).await.expect("read").len()
 }
 
+/// Such a value is a gap in the checks before it. It must not hold up the requests beside it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_that_the_database_refuses_is_the_end_of_its_own_request() {
+    let tower = Tower::open().await;
+    let database = tower.house.database.client().await;
+    let rule = "ALTER TABLE task_inputs ADD CONSTRAINT cursed CHECK (name <> 'cursed')";
+    database.batch_execute(rule).await.expect("a rule");
+    for name in ["orders", "cursed", "invoices"] {
+        let request = json!({"type": "mine", "name": name}).to_string();
+        tower.ask(&request, with_id(name)).await;
+    }
+
+    let _producer = tower.producer("producer.log");
+
+    let letter = tower.letters(1).await.remove(0);
+    assert!(letter.error_message.contains("cursed"), "{letter:?}");
+    tasks(&tower, 2).await;
+    tower.has(&tower.house.topology.inbox(), 0).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_is_held_while_the_database_refuses_and_is_kept_afterwards() {
     let tower = Tower::open().await;

@@ -32,15 +32,25 @@ rabbitmq_answers() { # HOST PORT
 
 # True when the management UI is up and the user can log in, which comes last in a start.
 management_answers() { # PORT
-  local line=
+  case $(management_overview "$1") in *' 200 '*) return 0 ;; *) return 1 ;; esac
+}
+
+# The version that runs, by its own word; nothing when it does not answer.
+management_version() { # PORT
+  management_overview "$1" | sed -n 's/.*"rabbitmq_version":"\([^"]*\)".*/\1/p'
+}
+
+management_overview() { # PORT: the answer's first line and its body, one line too
+  local line='' part=''
   {
-    exec 3<>"/dev/tcp/127.0.0.1/$1" || return 1
+    exec 3<>"/dev/tcp/127.0.0.1/$1" || return 0
     printf 'GET /api/overview HTTP/1.0\r\nAuthorization: Basic %s\r\n\r\n' \
       "$(printf belfry:belfry | base64)" >&3
-    read -r -t 5 line <&3
+    IFS= read -r -t 5 line <&3
+    while IFS= read -r -t 5 part <&3; do :; done
     exec 3>&-
   } 2>/dev/null
-  case $line in *' 200 '*) return 0 ;; *) return 1 ;; esac
+  printf '%s\n%s\n' "$line" "$part"
 }
 
 await() { # SECONDS COMMAND...

@@ -1,5 +1,6 @@
 # Back end `native`: servers from installed packages, run by an ordinary system user, on loopback
-# only, with every file below $state. Nothing of the host's own PostgreSQL or RabbitMQ is touched.
+# only, with every file below $state. Nothing of the host's own PostgreSQL or RabbitMQ is touched. Where
+# another series of RabbitMQ is asked for than the installed one, series.sh says where that comes from.
 
 postgres_minimum=14
 rabbitmq_minimum=3.10 # the first with at-least-once dead letters of quorum queues
@@ -8,7 +9,7 @@ rabbitmq_minimum=3.10 # the first with at-least-once dead letters of quorum queu
 native_find() {
   local dir fetched=
   if [ -d "$state/packages/usr" ]; then fetched=$state/packages; fi
-  pg_bin='' mq_bin='' native_missing=()
+  pg_bin='' mq_bin='' mq_version='' mq_unpacked='' native_missing=()
   erl_path=${fetched:+$fetched/usr/lib/erlang/bin:$fetched/usr/bin:}$PATH
   libraries=${fetched:+$fetched/usr/lib/$(uname -m)-linux-gnu:$fetched/lib/$(uname -m)-linux-gnu}
   for dir in "$fetched"/usr/lib/postgresql/*/bin /usr/lib/postgresql/*/bin /usr/pgsql-*/bin \
@@ -25,9 +26,12 @@ native_find() {
     /opt/homebrew/opt/rabbitmq/sbin /usr/local/opt/rabbitmq/sbin; do
     if [ -z "$mq_bin" ] && [ -x "$dir/rabbitmq-server" ]; then
       mq_version=$(readlink -f "$dir/rabbitmq-server" | sed -n 's|.*rabbitmq_server-\([0-9.]*\)/.*|\1|p')
-      if at_least "${mq_version:-99}" "$rabbitmq_minimum"; then mq_bin=$dir; fi
+      if at_least "${mq_version:-99}" "$rabbitmq_minimum" && is_of_series "${mq_version:-?}"; then mq_bin=$dir; fi
     fi
   done
+  if [ -z "$mq_bin" ] && [ -n "$series" ] && [ "$EUID" = 0 ]; then
+    mq_unpacked=1 mq_bin=/usr/lib/rabbitmq/bin mq_version=$(series_version || echo "$series")
+  fi
   [ -n "$pg_bin" ] || native_missing+=(postgresql)
   [ -n "$mq_bin" ] || native_missing+=(rabbitmq-server)
 }
@@ -43,7 +47,8 @@ native_usable() {
 
 native_prepare() {
   native_find
-  pg=$state/pg mq=$state/mq
+  # A data directory is not shared by two series: going back is impossible, and forward only by steps.
+  pg=$state/pg mq=$state/mq${series:+-$series}
   if [ "$EUID" != 0 ]; then
     pg_user=$(id -un) mq_user=$(id -un)
   else
@@ -56,20 +61,22 @@ native_prepare() {
   # host or the port would greet a new host or port with an empty broker.
   mq_node=belfry@localhost
   mq_mark=belfry-broker:$mq:
+  local home=$mq path=$erl_path paths=$libraries
+  if [ -n "$mq_unpacked" ]; then home=/srv path=/usr/sbin:/usr/bin:/sbin:/bin paths=''; fi
   # The environment is built from nothing: RABBITMQ_* and PG* of the caller must not leak in.
   mq_env=(
-    HOME="$mq" # holds .erlang.cookie, which server and tools must share
-    PATH="$erl_path" LANG=C.UTF-8 LC_ALL=C.UTF-8 ${libraries:+LD_LIBRARY_PATH="$libraries"}
+    HOME="$home" # holds .erlang.cookie, which server and tools must share
+    PATH="$path" LANG=C.UTF-8 LC_ALL=C.UTF-8 ${paths:+LD_LIBRARY_PATH="$paths"}
     RABBITMQ_NODENAME="$mq_node"
     RABBITMQ_DIST_PORT="$dist_port" # else AMQP port + 20000, which another checkout may own
     RABBITMQ_CTL_DIST_PORT_MIN="$ctl_port" RABBITMQ_CTL_DIST_PORT_MAX="$((ctl_port + 4))"
     ERL_EPMD_PORT="$epmd_port" ERL_EPMD_ADDRESS=127.0.0.1 # a private name server: 4369 may be another Erlang's
-    ERL_INETRC="$mq/inetrc"
+    ERL_INETRC="$home/inetrc"
     # Else /etc/rabbitmq of the host decides.
-    RABBITMQ_CONF_ENV_FILE="$mq/rabbitmq-env.conf" RABBITMQ_CONFIG_FILE="$mq/rabbitmq.conf"
-    RABBITMQ_ADVANCED_CONFIG_FILE="$mq/advanced.config"
-    RABBITMQ_ENABLED_PLUGINS_FILE="$mq/enabled_plugins"
-    RABBITMQ_MNESIA_BASE="$mq/db" RABBITMQ_LOG_BASE="$mq/log" RABBITMQ_PID_FILE="$mq/pid"
+    RABBITMQ_CONF_ENV_FILE="$home/rabbitmq-env.conf" RABBITMQ_CONFIG_FILE="$home/rabbitmq.conf"
+    RABBITMQ_ADVANCED_CONFIG_FILE="$home/advanced.config"
+    RABBITMQ_ENABLED_PLUGINS_FILE="$home/enabled_plugins"
+    RABBITMQ_MNESIA_BASE="$home/db" RABBITMQ_LOG_BASE="$home/log" RABBITMQ_PID_FILE="$home/pid"
     # Loopback only for the distribution port too; the mark finds the process when its pid file is lost.
     RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1} -belfry $mq_mark"
   )
@@ -107,6 +114,7 @@ pg_run() (
 mq_exec() { # replaces the shell
   cd "$mq"
   close_inherited
+  if [ -n "$mq_unpacked" ]; then series_exec env -i "${mq_env[@]}" "$@"; fi
   as "$mq_user" env -i "${mq_env[@]}" "$@"
 }
 
@@ -223,7 +231,11 @@ C
     head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$mq/.erlang.cookie"
     chmod 400 "$mq/.erlang.cookie" # Erlang refuses a cookie that others can read
   fi
-  if [ "$EUID" = 0 ]; then chown -R "$mq_user" "$mq"; fi
+  if [ -n "$mq_unpacked" ]; then
+    chown -R "$(series_owner)" "$mq"
+  elif [ "$EUID" = 0 ]; then
+    chown -R "$mq_user" "$mq"
+  fi
 }
 
 native_start_rabbitmq() {
@@ -276,6 +288,12 @@ native_wipe_rabbitmq() { rm -rf "$mq"; }
 
 native_ctl() { mq_run "$mq_bin/rabbitmqctl" "$@"; }
 
-native_describe() { echo "PostgreSQL $pg_version and RabbitMQ ${mq_version:-} are installed"; }
+native_describe() {
+  if [ -n "$mq_unpacked" ]; then
+    echo "PostgreSQL $pg_version is installed, RabbitMQ $mq_version is Debian $(series_suite)'s"
+  else
+    echo "PostgreSQL $pg_version and RabbitMQ ${mq_version:-} are installed"
+  fi
+}
 
 native_interactive_psql() { with_libraries "$pg_bin/psql" "$@"; }

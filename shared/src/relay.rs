@@ -4,10 +4,10 @@
 //! publishes; what was published and not confirmed is published again, which is only a duplicate.
 //! It never decides what is due: rows do.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tracing::{debug, warn};
 
 use crate::broker::{self, Destination, Publisher};
@@ -35,12 +35,20 @@ pub struct Relay {
     store: Store,
     publisher: Publisher,
     poke: Arc<Notify>,
+    urgent: Arc<Mutex<Vec<TaskId>>>,
+    trouble: watch::Sender<Option<Error>>,
 }
 
 impl Relay {
     /// A relay over a store and a publisher.
     pub fn new(store: Store, publisher: Publisher) -> Self {
-        Self { store, publisher, poke: Arc::new(Notify::new()) }
+        let trouble = watch::Sender::new(None);
+        Self { store, publisher, poke: Arc::default(), urgent: Arc::default(), trouble }
+    }
+
+    /// What the database answered to the last look, unless all was well: for readiness.
+    pub fn trouble(&self) -> watch::Receiver<Option<Error>> {
+        self.trouble.subscribe()
     }
 
     /// Asks for a look now.
@@ -48,11 +56,24 @@ impl Relay {
         self.poke.notify_one();
     }
 
+    /// Asks to publish these at once, without the patience of a backup: whoever clears a mark knows
+    /// best that a message is missing.
+    pub fn hurry(&self, tasks: impl IntoIterator<Item = TaskId>) {
+        self.urgent().extend(tasks);
+        self.poke();
+    }
+
+    fn urgent(&self) -> MutexGuard<'_, Vec<TaskId>> {
+        self.urgent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Looks until the soft token; `grace` decides how late a row must be to concern this process.
     pub async fn run(&self, grace: impl Fn() -> Duration, shutdown: &Shutdown) {
         while !shutdown.soft.is_cancelled() {
             let started = Instant::now();
-            let pause = match self.look(grace()).await {
+            let looked = self.look(grace()).await;
+            self.trouble.send_replace(looked.as_ref().err().cloned());
+            let pause = match looked {
                 Ok(Progress::All) => POLL.max(started.elapsed() * LOOK_SHARE),
                 Ok(Progress::More) => Duration::ZERO,
                 Ok(Progress::BrokerAway) => BROKER_AWAY,
@@ -69,8 +90,12 @@ impl Relay {
         }
     }
 
-    /// One look over everything that is not published.
+    /// One look over what is urgent, and over everything that is not published.
     async fn look(&self, grace: Duration) -> Result<Progress, Error> {
+        let urgent = std::mem::take(&mut *self.urgent());
+        if !urgent.is_empty() {
+            self.publish_now(&urgent).await?.tell();
+        }
         let released = self.store.release().await?;
         let tasks = self.store.unpublished(None, grace).await?;
         let published = self.publish(tasks).await?;
@@ -109,10 +134,10 @@ impl Relay {
             })
             .collect();
         let (confirmed, error) = self.publish_traced(&mut batch).await;
-        failpoint::hit("after_publish").await;
         let marks: Vec<(TaskId, u32)> =
             confirmed.iter().map(|&n| (batch[n].1.task_id, batch[n].1.run)).collect();
         if !marks.is_empty() {
+            failpoint::hit("after_publish").await;
             failpoint::hit("before_mark").await;
             self.store.mark_published(&marks).await?;
         }

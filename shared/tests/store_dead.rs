@@ -143,7 +143,7 @@ async fn the_copy_that_a_walk_has_not_seen_is_asked_for_again() {
     let (_, closed) = dead(&house).await;
     store.mark_letters(&[there, lost, closed]).await.expect("marked");
     store.discard(closed, "ann").await.expect("discarded");
-    store.keep_unreadable("no JSON", "hello").await.expect("kept");
+    store.keep_unreadable("no JSON", b"hello").await.expect("kept");
     assert_eq!(store.copies_expected().await.expect("read"), 2);
 
     house.database.move_clock(60).await;

@@ -153,3 +153,23 @@ async fn a_retry_is_due_later_and_a_repeat_of_its_record_still_leads_to_publishi
     let row = house.store.task(task).await.expect("read").expect("a task");
     assert_eq!((row.summary.state, row.summary.failures), (TaskState::Retrying, 1));
 }
+
+/// A busy server reads the clock twice in one statement, seconds apart.
+#[tokio::test]
+async fn a_delay_counts_from_the_end_that_the_attempt_shows_however_slow_the_statement() {
+    let house = House::open().await;
+    let (task, by) = (house.given(|_| ()).await, house.worker().await);
+    let attempt = house.claimed(task, by).await;
+    let client = house.database.client().await;
+    let jumping = "CREATE SEQUENCE readings; CREATE OR REPLACE FUNCTION belfry_now() RETURNS timestamptz
+        LANGUAGE sql VOLATILE AS $$ SELECT clock_timestamp() + nextval('readings') * interval '1 s' $$";
+    client.batch_execute(jumping).await.expect("a clock that jumps");
+
+    let retry = Outcome::Retry { delay: Duration::from_secs(5), failure: failure() };
+    house.record(&attempt, retry).await;
+
+    let sql = "SELECT t.due_at - a.ended_at = a.delay_ms * interval '1 ms' FROM tasks t
+        JOIN attempts a ON a.task_id = t.id WHERE t.id = $1 AND t.state = 'retrying'";
+    let row = client.query_one(sql, &[&task.0]).await.expect("a retry");
+    assert!(row.get::<_, bool>(0));
+}

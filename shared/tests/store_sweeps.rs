@@ -7,9 +7,19 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use house::{House, completed, failure};
+use shared::broker::{Operator, Publisher, Settings, Topology};
+use shared::config;
 use shared::domain::outcome::Outcome;
-use shared::domain::task::{Semantics, TaskState};
+use shared::domain::task::{Semantics, TaskId, TaskState};
+use shared::relay::Relay;
+use shared::shutdown::Shutdown;
 use shared::store::{Action, DeadFilter, Lost, Replayed};
+use shared::sweeps::Sweeps;
+use shared::testing::{PATIENCE, eventually, needed};
+
+/// A backup that would leave everything to the leader.
+const NEVER: Duration = Duration::from_secs(3600);
+const POOL: &str = "io_pool";
 
 #[tokio::test]
 async fn a_rescued_task_runs_again_and_the_late_worker_is_refused() {
@@ -206,4 +216,43 @@ async fn a_lost_message_is_published_again_once_per_grace_and_a_backlog_is_left_
     assert_eq!(sweep(0).await, [task]);
     house.store.mark_published(&[(task, 0)]).await.expect("marked");
     assert!(sweep(0).await.is_empty(), "inside the grace");
+}
+
+#[tokio::test]
+async fn a_backup_publishes_what_its_own_sweep_gave_back_and_leaves_the_rest() {
+    let house = House::open().await;
+    let (prefix, shutdown) = (format!("test-{}", TaskId::new()), Shutdown::new());
+    let settings = Settings::new(needed("AMQP_URL").into(), &prefix, "test@here#1");
+    let topology = Topology::new(&prefix, [POOL]);
+    let publisher = Publisher::start(&settings, &topology, &shutdown).expect("a valid URL");
+    publisher.ready(PATIENCE).await.expect("a broker that answers");
+    let relay = Relay::new(house.store.clone(), publisher.clone());
+    let (backup, until) = (relay.clone(), shutdown.clone());
+    shutdown.spawn(async move { backup.run(|| NEVER, &until).await });
+    let (fresh, lost) = (house.given(|_| ()).await, house.given(|_| ()).await);
+    let by = house.worker().await;
+    let _held = house.claimed(lost, by).await;
+    house.database.move_clock(60).await;
+
+    let yaml = format!(
+        "scheduler: {{heartbeat_interval: 1s, heartbeat_ttl: 3s}}\n\
+         task_pools: {{{POOL}: {{max_workers: 1, task_types: [probe]}}}}"
+    );
+    let config = config::load_str(&yaml, "belfry.yaml", &|_| None).expect("a configuration");
+    let (sweeps, until) =
+        (Sweeps::new(house.store.clone(), publisher, relay, &config), shutdown.clone());
+    shutdown.spawn(async move { sweeps.run(&until).await });
+
+    eventually("what was given back is published", async || {
+        let left = house.store.unpublished(None, Duration::ZERO).await.expect("read");
+        let left: Vec<_> = left.iter().map(|task| task.message.task_id).collect();
+        (left == [fresh]).then_some(())
+    })
+    .await;
+    shutdown.soft.cancel();
+    shutdown.hard.cancel();
+    shutdown.drained().await;
+    let operator = Operator::connect(&settings).await.expect("a broker");
+    operator.delete_all(&topology).await.expect("deleted");
+    operator.close().await;
 }

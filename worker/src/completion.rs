@@ -18,7 +18,7 @@ use crate::context::{Context, claim_lost};
 /// Longest time between begin and completion: an open transaction holds locks, and holds up the
 /// cleaning of every table. Network calls come before it.
 pub const LONGEST_TRANSACTION: Duration = Duration::from_secs(30);
-/// Times that the closure is run when its connection goes, or its locks cannot be had.
+/// Times that the closure is run when its locks cannot be had, or others deadlock with it.
 pub const TRIES: u32 = 5;
 
 /// What a completing transaction came to.
@@ -79,9 +79,10 @@ impl Context {
             };
             match self.round(tx.clone(), work(tx)).await {
                 Round::Ended(result) => return result,
-                Round::Again(error) if round < TRIES => {
+                Round::Again(error) if error.is_away() || round < TRIES => {
+                    // The store being away is no try, here as at the beginning.
+                    round += u32::from(!error.is_away());
                     warn!(%error, task.id = %self.task_id, "rolled back; trying again");
-                    round += 1;
                     tokio::time::sleep(pauses.next_pause()).await;
                 }
                 Round::Again(error) => return Err(error.into()),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shared::broker::{Consumer, Delivery, Destination, Error, Publisher};
+use shared::broker::{Consumer, Delivery, Destination, Error, Publisher, one_line};
 use shared::domain::delay::rung_for;
 use shared::domain::message::{Body, Message};
 use shared::domain::task::TaskId;
@@ -51,7 +51,11 @@ impl Pool {
             };
             if self.processor.outage.is_down() {
                 consumer.pause().await;
-                self.processor.outage.over().await;
+                tokio::select! {
+                    () = self.processor.outage.over() => {}
+                    // What is in hand is held on, and nothing else waits for the database.
+                    () = self.processor.shutdown.soft.cancelled() => {}
+                }
                 consumer.resume();
             }
             let delivery = tokio::select! {
@@ -142,6 +146,7 @@ impl Pool {
                 failpoint::hit("in_retry").await;
                 let to = rung_for(remaining).map_or(Destination::Tasks, Destination::Retry);
                 if self.publish(to, &mut message).await.is_ok() && mark {
+                    failpoint::hit("before_mark").await;
                     let marks = [(message.task_id, message.run)];
                     if let Err(error) = self.processor.store.mark_published(&marks).await {
                         debug!(%error, "the mark is missing; the relay publishes once more");
@@ -184,10 +189,12 @@ impl Pool {
 
     /// A body that points to no task goes to the dead exchange with the reason, and into a row.
     async fn unreadable(&self, delivery: Delivery, reason: &str) {
+        // It may repeat what was sent.
+        let reason = one_line(reason);
+        let reason = reason.as_str();
         warn!(reason, "an unreadable message was moved to the dead letters");
         metrics::message_rejected("unreadable");
-        let body = String::from_utf8_lossy(delivery.raw());
-        let keep = || self.processor.store.keep_unreadable(reason, &body);
+        let keep = || self.processor.store.keep_unreadable(reason, delivery.raw());
         let Some(letter) = self.processor.outage.hold("keep an unreadable message", keep).await
         else {
             return;

@@ -17,8 +17,10 @@ use shared::config::Config;
 use shared::domain::attempt::{Attempt, ClaimToken};
 use shared::domain::outcome::{ErrorClass, Failure, TaskError};
 use shared::domain::task::TaskId;
-use shared::store::Store;
+use shared::retry::Pauses;
+use shared::store::{self, Store};
 use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
 use crate::completion::Ending;
 use crate::llm::Models;
@@ -120,7 +122,8 @@ impl Context {
         F: Future<Output = Result<T, TaskError>>,
     {
         let hash = Sha256::digest(input.to_string().as_bytes()).to_vec();
-        if let Some(kept) = self.house.store.step(self.task_id, name).await.map_err(store_error)?
+        let store = &self.house.store;
+        if let Some(kept) = answered(|| store.step(self.task_id, name)).await?
             && kept.input_hash == hash
             && let Ok(value) = serde_json::from_value(kept.result)
         {
@@ -131,23 +134,15 @@ impl Context {
         let json = serde_json::to_value(&value)
             .map_err(|e| TaskError::permanent(format!("step {name} returned no JSON: {e}")))?;
         let took = started.elapsed();
-        let kept = self
-            .house
-            .store
-            .keep_step(self.task_id, self.token, name, &hash, &json, took)
-            .await
-            .map_err(store_error)?;
+        let keep = || store.keep_step(self.task_id, self.token, name, &hash, &json, took);
+        let kept = answered(keep).await?;
         if kept { Ok(value) } else { Err(claim_lost()) }
     }
 
     /// Tells how far the work is; shown by `producer tasks show`.
     pub async fn progress(&self, done: u64, failed: u64) -> Result<(), TaskError> {
-        let ours = self
-            .house
-            .store
-            .progress(self.task_id, self.token, done, failed)
-            .await
-            .map_err(store_error)?;
+        let store = &self.house.store;
+        let ours = answered(|| store.progress(self.task_id, self.token, done, failed)).await?;
         if ours { Ok(()) } else { Err(claim_lost()) }
     }
 
@@ -192,9 +187,24 @@ fn redact(secrets: &BTreeMap<String, Option<SecretString>>, text: &str) -> Strin
     text
 }
 
-/// A store that does not answer is no failure of the work: try again.
-pub fn store_error(error: shared::store::Error) -> TaskError {
-    TaskError::retry(error)
+/// Asks the store until it answers: that it is away is no failure of the work. What bounds the wait
+/// is the attempt itself: its timeout, its lease, a cancel.
+pub(crate) async fn answered<T, F, Fut>(ask: F) -> Result<T, TaskError>
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = Result<T, store::Error>>,
+{
+    let mut pauses = Pauses::new();
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) if error.is_outage() => {
+                debug!(%error, "a handler waits for the database");
+                tokio::time::sleep(pauses.next_pause()).await;
+            }
+            Err(error) => return Err(TaskError::retry(error)),
+        }
+    }
 }
 
 /// Zero rows: another attempt has the task.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use shared::domain::attempt::Incarnation;
 use shared::retry::Pauses;
-use shared::store::{Registration, Store, StoreOptions};
+use shared::store::{Error, Registration, Store, StoreOptions};
 use shared::telemetry::metrics;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -107,11 +107,13 @@ impl Beat {
     /// One identity after another, until the end.
     async fn run(self, stop: &CancellationToken) {
         let mut pauses = Pauses::new();
+        let mut first = true;
         while !stop.is_cancelled() {
             let incarnation = Incarnation::new();
             let asked = Instant::now();
-            match self.store.register(&self.registration(incarnation)).await {
+            match self.register(incarnation, first).await {
                 Ok(()) => {
+                    first = false;
                     pauses.reset();
                     let identity = Identity { incarnation, lost: CancellationToken::new() };
                     info!(worker.id = %incarnation.0, worker.label = %self.who.label, "registered");
@@ -128,6 +130,15 @@ impl Beat {
                 }
             }
         }
+    }
+
+    /// The first identity is not taken while another house lives in this database: its processes would
+    /// see ours and wait in turn. Who is in does not ask again.
+    async fn register(&self, incarnation: Incarnation, first: bool) -> Result<(), Error> {
+        if first {
+            self.store.check_place().await?;
+        }
+        self.store.register(&self.registration(incarnation)).await
     }
 
     fn registration(&self, id: Incarnation) -> Registration {

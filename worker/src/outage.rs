@@ -61,6 +61,8 @@ impl Outage {
             tokio::select! {
                 () = self.give_up.cancelled() => return None,
                 () = tokio::time::sleep(pauses.next_pause()) => {}
+                // Somebody else's question was answered.
+                () = self.over(), if self.is_down() => {}
             }
         }
     }

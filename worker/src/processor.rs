@@ -32,6 +32,9 @@ use crate::slots::{Held, Listed, Slots};
 
 /// A rolling deploy: a newer worker may know the type. Costs no failure.
 pub const NO_HANDLER_DELAY: Duration = Duration::from_secs(30);
+/// It doubles with each attempt that cost nothing, up to this: a type that nobody knows is no reason to
+/// ask for ever at the pace of a deploy.
+pub const LONGEST_NO_HANDLER_DELAY: Duration = Duration::from_mins(8);
 
 /// Runs tasks. Clones share everything.
 #[derive(Clone)]
@@ -260,8 +263,10 @@ impl Processor {
     ) -> Result<Value, TaskError> {
         let attempt = &claimed.attempt;
         let Some(handler) = self.handlers.get(&attempt.task_type) else {
+            // Attempts that cost nothing, as those here do.
+            let free = attempt.run.saturating_sub(attempt.failures + attempt.crashes + 1);
             return Err(TaskError::snooze(
-                NO_HANDLER_DELAY,
+                no_handler_delay(free),
                 format!("this worker has no handler for {:?}", attempt.task_type),
             ));
         };
@@ -306,6 +311,10 @@ impl Drop for StopOnDrop {
     }
 }
 
+fn no_handler_delay(free: u32) -> Duration {
+    NO_HANDLER_DELAY.saturating_mul(1 << free.min(16)).min(LONGEST_NO_HANDLER_DELAY)
+}
+
 fn interrupted(why: &str) -> TaskError {
     TaskError::Snooze { delay: Duration::ZERO, failure: Failure::new(ErrorClass::Interrupted, why) }
 }
@@ -337,4 +346,15 @@ fn tell(span: &Span, attempt: &Attempt, outcome: &outcome::Outcome, error: Optio
     span.fail(error.class().as_str(), error.to_string());
     warn!(task.id = %attempt.task_id, "task.type" = %attempt.task_type, task.run = attempt.run,
         outcome = name, %error, "did not complete");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_that_nobody_knows_is_asked_for_less_and_less_often() {
+        let delays = [0, 1, 2, 3, 4, 5, u32::MAX].map(|free| no_handler_delay(free).as_secs());
+        assert_eq!(delays, [30, 60, 120, 240, 480, 480, 480]);
+    }
 }

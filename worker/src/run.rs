@@ -114,13 +114,14 @@ impl Worker {
             StoreOptions::new(config.database_url()?.clone(), &label, Purpose::Daemon);
         options.crash_limit = config.limits.crash_limit;
         options.key_retention = config.retention.execution_keys;
+        let settings =
+            Settings::new(config.amqp_url()?.clone(), &config.rabbitmq.prefix, label.clone());
+        options.place = Some(settings.place()?);
         let store = Store::open(&options)?;
         let handler_options = StoreOptions { pool_size: HANDLER_CONNECTIONS, ..options.clone() };
         let handler_store = Store::open(&handler_options)?;
 
         let all: Vec<String> = config.pools.iter().map(|pool| pool.name.clone()).collect();
-        let settings =
-            Settings::new(config.amqp_url()?.clone(), &config.rabbitmq.prefix, label.clone());
         let topology = Topology::new(&config.rabbitmq.prefix, all);
         let publisher = Publisher::start(&settings, &topology, &shutdown)?;
         let relay = Relay::new(store.clone(), publisher.clone());
@@ -178,7 +179,7 @@ impl Worker {
             Some(address) => Some(health.serve(address).await?),
             None => None,
         };
-        self.processor.store.wait_for_schema(&self.shutdown.soft).await;
+        self.processor.store.wait_until_usable(&self.shutdown.soft).await;
         self.spawn_sweeps();
         self.spawn_cancel_poll();
         self.spawn_restart();
@@ -227,13 +228,11 @@ impl Worker {
     fn spawn_sweeps(&self) {
         let (relay, shutdown) = (self.relay.clone(), self.shutdown.clone());
         self.shutdown.spawn(async move { relay.run(|| BACKUP_GRACE, &shutdown).await });
-        let pools = self.topology.pools().to_vec();
         let sweeps = Sweeps::new(
             self.processor.store.clone(),
             self.publisher.clone(),
             self.relay.clone(),
-            pools,
-            self.config.scheduler.heartbeat_ttl,
+            &self.config,
         );
         let shutdown = self.shutdown.clone();
         self.shutdown.spawn(async move { sweeps.run(&shutdown).await });
@@ -308,22 +307,17 @@ impl Worker {
 
     fn spawn_readiness(&self, health: Health, connected: Vec<tokio::sync::watch::Receiver<bool>>) {
         let (heartbeat, outage) = (self.processor.heartbeat.clone(), self.processor.outage.clone());
-        let (publisher, hard) = (self.publisher.state(), self.shutdown.hard.clone());
+        let (publishing, trouble) = (self.publisher.readiness(), self.relay.trouble());
+        let hard = self.shutdown.hard.clone();
         self.shutdown.spawn(async move {
             while !hard.is_cancelled() {
                 let consuming = connected.iter().filter(|c| *c.borrow()).count();
-                let publishing = publisher.borrow().is_ready();
-                let detail = format!(
-                    "consuming {consuming} of {} queues, publishing: {publishing}",
-                    connected.len()
-                );
-                health.set("rabbitmq", consuming == connected.len() && publishing, detail);
+                let (publishes, how) = publishing.now();
+                let detail = format!("consuming {consuming} of {} queues, {how}", connected.len());
+                health.set("rabbitmq", consuming == connected.len() && publishes, detail);
                 health.set("heartbeat", heartbeat.is_alive(), "lease of this process");
-                health.set(
-                    "postgres",
-                    !outage.is_down() && heartbeat.is_alive(),
-                    "claims and records",
-                );
+                let answers = !outage.is_down() && trouble.borrow().is_none();
+                health.set("postgres", answers && heartbeat.is_alive(), "claims and records");
                 tokio::select! {
                     () = hard.cancelled() => return,
                     () = tokio::time::sleep(READINESS) => {}

@@ -199,3 +199,25 @@ async fn a_delayed_task_is_never_early() {
     assert!(started >= row.summary.due_at, "{started} < {}", row.summary.due_at);
     house.close().await;
 }
+
+/// Longer than a session waits for a lock.
+const BEYOND_THE_LOCKS: Duration = Duration::from_secs(3);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_cannot_be_kept_now_is_kept_later_and_is_no_failure() {
+    let house = House::open(Handlers::new().with(Fixture), "").await;
+    let client = house.database.client().await;
+    let lock = "BEGIN; LOCK TABLE steps IN ACCESS EXCLUSIVE MODE";
+    client.batch_execute(lock).await.expect("locked");
+
+    let task = house.given(json!({"do": "step"}), |_| ()).await;
+    house.ended(task, TaskState::Running).await;
+    tokio::time::sleep(BEYOND_THE_LOCKS).await; // time itself is under test
+    assert_eq!(house.store.task(task).await.expect("read").expect("a task").summary.failures, 0);
+    client.batch_execute("COMMIT").await.expect("unlocked");
+
+    let row = house.ended(task, TaskState::Completed).await;
+    assert_eq!(row.attempts.len(), 1);
+    assert_eq!(row.steps[0]["name"], "count");
+    house.close().await;
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shared::broker::Publisher;
+use shared::broker::{Publisher, Topology};
 use shared::domain::task::{NewTask, TaskId};
 use shared::process;
 use shared::relay::Relay;
@@ -22,8 +22,12 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub struct Door {
     /// The database.
     pub store: Store,
-    /// What publishes.
+    /// What publishes tasks.
     pub relay: Relay,
+    /// What publishes anything.
+    pub publisher: Publisher,
+    /// The names on the broker.
+    pub topology: Topology,
     /// Carries what is spawned.
     pub shutdown: Shutdown,
 }
@@ -32,12 +36,14 @@ impl Door {
     /// Opens it, and waits for the broker.
     pub async fn open(ground: &Ground) -> anyhow::Result<Self> {
         let shutdown = Shutdown::new();
+        let topology = ground.topology();
         let dsn = ground.config().database_url()?.clone();
         let label = process::label("loadtest");
         let store = Store::open(&StoreOptions::new(dsn, &label, Purpose::Daemon))?;
-        let publisher = Publisher::start(&ground.settings()?, &ground.topology(), &shutdown)?;
+        let publisher = Publisher::start(&ground.settings()?, &topology, &shutdown)?;
         publisher.ready(PATIENCE).await?;
-        Ok(Self { relay: Relay::new(store.clone(), publisher), store, shutdown })
+        let relay = Relay::new(store.clone(), publisher.clone());
+        Ok(Self { store, relay, publisher, topology, shutdown })
     }
 
     /// Commits tasks and leaves their messages to whoever relays.
@@ -68,8 +74,8 @@ impl Door {
 
     /// Closes it, and waits until its connections have ended.
     pub async fn close(self) {
-        let Self { store, relay, shutdown } = self;
-        drop((store, relay));
+        let Self { store, relay, publisher, shutdown, .. } = self;
+        drop((store, relay, publisher));
         shutdown.soft.cancel();
         shutdown.hard.cancel();
         shutdown.drained().await;

@@ -1,5 +1,6 @@
 //! Ground of one's own: a database that nobody else uses, a prefix on the broker, a configuration.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -73,6 +74,12 @@ impl Ground {
         self.directory.path()
     }
 
+    /// Leaves its directory where it is, for whoever wants to look; answers where.
+    pub fn keep(&mut self) -> PathBuf {
+        self.directory.disable_cleanup(true);
+        self.directory.path().to_owned()
+    }
+
     /// How to reach the broker.
     pub fn settings(&self) -> anyhow::Result<Settings> {
         let url = self.config.amqp_url()?.clone();
@@ -83,6 +90,16 @@ impl Ground {
     pub fn topology(&self) -> Topology {
         let pools = self.config.pools.iter().map(|pool| pool.name.clone());
         Topology::new(&self.config.rabbitmq.prefix, pools)
+    }
+
+    /// The address of its database with another host and port: a link that leads there.
+    pub fn database_url_at(&self, at: SocketAddr) -> anyhow::Result<String> {
+        through(self.config.database_url()?, at)
+    }
+
+    /// The address of its broker with another host and port: a link that leads there.
+    pub fn amqp_url_at(&self, at: SocketAddr) -> anyhow::Result<String> {
+        through(self.config.amqp_url()?, at)
     }
 
     /// Adds to what processes started from now on find in their environment.
@@ -109,6 +126,14 @@ impl Ground {
 async fn drop_database(client: &Client, name: &str) -> anyhow::Result<()> {
     let sql = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
     client.batch_execute(&sql).await.with_context(|| format!("dropping the database {name}"))
+}
+
+fn through(url: &SecretString, at: SocketAddr) -> anyhow::Result<String> {
+    // What cannot be parsed is not repeated: it may hold a password.
+    let mut url = Url::parse(url.expose_secret()).ok().context("the address is no URL")?;
+    let moved = url.set_ip_host(at.ip()).and_then(|()| url.set_port(Some(at.port())));
+    moved.ok().context("the address has no host")?;
+    Ok(url.into())
 }
 
 fn with_database(admin: &SecretString, name: &str) -> anyhow::Result<SecretString> {

@@ -36,8 +36,17 @@ struct Effects {
 }
 
 impl Demo {
+    /// Requests to `/effects` by their idempotency key.
+    pub fn effects(&self) -> BTreeMap<String, u64> {
+        self.lock().effects.keys.clone()
+    }
+
     pub fn clear(&self) {
         *self.lock() = Inner::default();
+    }
+
+    pub fn alerts(&self) -> usize {
+        self.lock().alerts.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -78,7 +78,7 @@ impl House {
         house.failed().await;
         house.crashed().await;
         house.under_way().await;
-        house.store.keep_unreadable("no JSON", "hello").await.expect("kept");
+        house.store.keep_unreadable("no JSON", b"hello").await.expect("kept");
         // However slow the machine is: nothing that is under way becomes late by itself.
         house.sql(STOP_THE_CLOCK).await;
         house

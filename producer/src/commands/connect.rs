@@ -48,6 +48,8 @@ pub fn store(config: &Config) -> Result<Store, CommandError> {
     options.crash_limit = config.limits.crash_limit;
     options.key_retention = config.retention.execution_keys;
     options.pool_size = POOL_SIZE;
+    // A command that only asks the database needs no broker.
+    options.place = broker_settings(config).ok().and_then(|settings| settings.place().ok());
     Ok(Store::open(&options)?)
 }
 

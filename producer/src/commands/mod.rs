@@ -15,6 +15,7 @@ pub mod health;
 pub mod migrate;
 pub mod numbers;
 pub mod output;
+pub mod prune;
 pub mod publish;
 pub mod request;
 pub mod row;

@@ -11,6 +11,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_rs::{Runtime, Tokio};
 use futures::{Stream, StreamExt as _};
 use lapin::tcp::{AsyncTcpStream, OwnedTLSConfig};
 use lapin::uri::{AMQPScheme, AMQPUri};
@@ -20,6 +21,7 @@ use tokio::time::{interval, timeout};
 use url::Url;
 
 use super::error::{Address, Error};
+use super::guard::{self, Guarded};
 
 /// Longest wait for name resolution, and for TCP, TLS and AMQP to be ready; together under 10 s.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,6 +58,12 @@ impl Settings {
     pub fn address(&self) -> Result<Address, Error> {
         let uri = self.uri()?;
         Ok(Address { host: uri.authority.host, port: uri.authority.port, vhost: uri.vhost })
+    }
+
+    /// The corner of the broker that these settings use, whatever the host is called from here: two
+    /// installations have two.
+    pub fn place(&self) -> Result<String, Error> {
+        Ok(format!("prefix {:?} in vhost {:?}", self.prefix, self.address()?.vhost))
     }
 
     /// The program's name: the label up to its `@`.
@@ -105,17 +113,15 @@ impl Link {
         let socket = Socket::default();
         let properties = ConnectionProperties::default()
             .with_connection_name(format!("{} {role}", settings.label).into());
-        let runtime = lapin::runtime::default_runtime()
-            .map_err(|error| Error::unreachable(&address, error.to_string()))?;
-
         let keep = socket.clone();
+        let plain_runtime = Runtime::new(Tokio::current());
         // lapin's own thread dials; without an end it would wait there for a silent peer for ever.
         let opening = Connection::connector(
             uri,
-            runtime,
-            async move |uri, runtime| {
+            guard::runtime(),
+            async move |uri, _| {
                 let dial = async {
-                    let plain = AsyncTcpStream::connect(&runtime, &targets[..]).await?;
+                    let plain = AsyncTcpStream::connect(&plain_runtime, &targets[..]).await?;
                     if let AsyncTcpStream::Plain(stream) = &plain {
                         keep.hold(stream.get_ref())?;
                     }
@@ -129,7 +135,8 @@ impl Link {
                         .map_err(|error| tls_failed(&error))
                 };
                 let late = |_| Err(std::io::ErrorKind::TimedOut.into());
-                Ok(timeout(CONNECT_TIMEOUT, dial).await.unwrap_or_else(late)?)
+                let dialled = timeout(CONNECT_TIMEOUT, dial).await.unwrap_or_else(late)?;
+                Ok(AsyncTcpStream::Plain(Guarded::new(dialled)))
             },
             properties,
         );

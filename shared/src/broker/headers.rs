@@ -3,6 +3,8 @@
 //! The table is always a fresh one and flat. No `x-*` header of a delivery is ever copied:
 //! RabbitMQ 3.10 takes a republished `x-death` for a cycle and drops the message silently.
 
+use std::fmt;
+
 use chrono::{DateTime, Utc};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
@@ -94,11 +96,9 @@ pub(super) fn of_kept(old: &BasicProperties) -> BasicProperties {
         }
     }
     if text(old, "error-message").is_none()
-        && let Some(reason) = text(old, "x-first-death-reason")
+        && let Some(death) = last_death(old)
     {
-        let queue = text(old, "x-first-death-queue").unwrap_or("a queue");
-        let told = format!("moved here by RabbitMQ from {queue}: {reason}");
-        headers.insert("error-message".into(), AMQPValue::LongString(cut(&told)));
+        headers.insert("error-message".into(), AMQPValue::LongString(cut(&death.to_string())));
     }
     let mut kept = BasicProperties::default().with_delivery_mode(PERSISTENT).with_headers(headers);
     macro_rules! keep {
@@ -117,9 +117,41 @@ pub(super) fn of_kept(old: &BasicProperties) -> BasicProperties {
     kept
 }
 
-/// At most [`MAX_ERROR_CHARS`] characters on one line.
-pub(super) fn one_line(text: &str) -> String {
+/// Why and from where the broker itself moved a message, the last time that it did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// `rejected`, `expired`, `maxlen` or `delivery_limit`.
+    pub reason: String,
+    /// The queue that it left.
+    pub queue: String,
+}
+
+impl fmt::Display for Death {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "moved here by RabbitMQ from {}: {}", self.queue, self.reason)
+    }
+}
+
+/// The newest entry of `x-death`, which stands first; what came by the delay queues has older ones.
+pub(super) fn last_death(properties: &BasicProperties) -> Option<Death> {
+    let AMQPValue::FieldArray(deaths) = find(properties, "x-death")? else { return None };
+    let AMQPValue::FieldTable(last) = deaths.as_slice().first()? else { return None };
+    let part = |name: &str| as_text(last.inner().get(name)?).map(str::to_owned);
+    Some(Death { reason: part("reason")?, queue: part("queue")? })
+}
+
+/// The message of a letter: its own properties and headers, and the letter's number.
+pub(super) fn of_letter(old: &BasicProperties, letter: i64) -> BasicProperties {
+    let kept = of_kept(old);
+    let mut headers = kept.headers().clone().unwrap_or_default();
+    headers.insert("dead-letter".into(), AMQPValue::LongLongInt(letter));
+    kept.with_headers(headers)
+}
+
+/// At most [`MAX_ERROR_CHARS`] characters on one line, and none that a terminal obeys.
+pub fn one_line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = words.replace(char::is_control, "\u{fffd}");
     match words.char_indices().nth(MAX_ERROR_CHARS) {
         Some((_, _)) => words.chars().take(MAX_ERROR_CHARS - 1).chain(['…']).collect(),
         None => words,
@@ -128,7 +160,11 @@ pub(super) fn one_line(text: &str) -> String {
 
 /// Reads a header that is a text.
 pub(super) fn text<'a>(properties: &'a BasicProperties, name: &str) -> Option<&'a str> {
-    match find(properties, name)? {
+    as_text(find(properties, name)?)
+}
+
+fn as_text(value: &AMQPValue) -> Option<&str> {
+    match value {
         AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),
         AMQPValue::ShortString(text) => Some(text.as_str()),
         _ => None,
@@ -202,6 +238,7 @@ mod tests {
     #[test]
     fn an_error_in_a_header_is_one_short_line() {
         assert_eq!(one_line("503\n  from\tupstream "), "503 from upstream");
+        assert_eq!(one_line("a\0b\u{1b}[2J"), "a\u{fffd}b\u{fffd}[2J");
         let long = one_line(&"é".repeat(600));
         assert_eq!(long.chars().count(), MAX_ERROR_CHARS);
         assert!(long.ends_with('…'));
@@ -262,16 +299,19 @@ mod tests {
         let raw = Properties {
             message_id: Some("m".into()),
             message_type: Some("t".into()),
-            headers: [
-                ("x-first-death-reason", "rejected"),
-                ("x-first-death-queue", "q"),
-                ("a", "b"),
-            ]
-            .map(|(name, value)| (name.to_owned(), Header::Text(value.to_owned())))
-            .to_vec(),
+            headers: vec![("a".to_owned(), Header::Text("b".to_owned()))],
             ..Properties::default()
         };
         let old = of_raw(&raw, "ui").expect("fits").with_user_id("ann".into());
+        let mut headers = old.headers().clone().expect("headers");
+        let deaths = [("rejected", "q"), ("expired", "a delay")].map(|(reason, queue)| {
+            let mut death = FieldTable::default();
+            death.insert("reason".into(), AMQPValue::LongString(reason.into()));
+            death.insert("queue".into(), AMQPValue::LongString(queue.into()));
+            AMQPValue::FieldTable(death)
+        });
+        headers.insert("x-death".into(), AMQPValue::FieldArray(deaths.to_vec().into()));
+        let old = old.with_headers(headers);
 
         let kept = of_kept(&old.with_expiration("1000".into()));
 
@@ -285,6 +325,7 @@ mod tests {
         let own = [kept.message_id(), kept.kind(), kept.content_type(), kept.app_id()];
         let own = own.map(|value| value.as_ref().map(ShortString::as_str));
         assert_eq!(own, [Some("m"), Some("t"), Some("application/json"), Some("ui")]);
+        assert_eq!(number(&of_letter(&kept, 7), "dead-letter"), Some(7));
         assert_eq!((kept.user_id(), kept.expiration()), (&None, &None));
         assert_eq!(*kept.delivery_mode(), Some(PERSISTENT));
     }

@@ -16,6 +16,7 @@ mod connection;
 mod consume;
 mod declare;
 mod error;
+mod guard;
 mod headers;
 mod publish;
 mod topology;
@@ -25,7 +26,10 @@ pub use connection::{CONNECT_TIMEOUT, HEARTBEAT_SECONDS, Settings};
 pub use consume::{Consumer, Consumers, Delivery, SETTLE_TIMEOUT, Settled, Subscription};
 pub use declare::{DECLARE_TIMEOUT, Diff, Found, Operator};
 pub use error::{Address, Error};
-pub use headers::{Header, MAX_ERROR_CHARS, Properties};
-pub use publish::{CONFIRM_TIMEOUT, CONNECT_PATIENCE, Destination, Publisher, State, WINDOW};
+pub use headers::{Death, Header, MAX_ERROR_CHARS, Properties, one_line};
+pub use publish::{
+    CONFIRM_TIMEOUT, CONNECT_PATIENCE, Destination, PULSE_EVERY, Publisher, REFUSAL_SHOWS,
+    Readiness, SILENT_AFTER, State, WINDOW,
+};
 pub use topology::{Argument, DELIVERY_LIMIT, Exchange, ExchangeKind, Queue, Topology};
-pub use walk::{IN_HAND, Walk};
+pub use walk::{BYTES_IN_HAND, Fate, IN_HAND, Met, Walk};

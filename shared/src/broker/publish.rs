@@ -3,6 +3,8 @@
 //! A publish succeeds only when the broker has confirmed the message *and* not returned it. It
 //! never retries: who publishes owns a row that still says "unpublished", and comes again.
 
+mod pulse;
+mod readiness;
 mod session;
 mod supervisor;
 
@@ -13,6 +15,7 @@ use lapin::types::ShortString;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
+pub use self::readiness::{REFUSAL_SHOWS, Readiness};
 pub(super) use self::session::{confirming, publish};
 use self::supervisor::Supervisor;
 use super::connection::Settings;
@@ -30,6 +33,11 @@ pub const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
 /// Messages published and not yet confirmed, at most. Measured: 50 are enough for two thirds of
 /// the rate, beyond 500 nothing is gained.
 pub const WINDOW: usize = 500;
+/// Pause between two questions whether the broker is still there.
+pub const PULSE_EVERY: Duration = Duration::from_secs(1);
+/// A broker that answers none of them for this long is frozen or gone, and the process not ready. Its
+/// connection stays until the heartbeat of AMQP gives it up: a busy broker answers in the end.
+pub const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// How long a publish waits for a connection before it fails.
 pub const CONNECT_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -54,6 +62,8 @@ pub enum State {
     },
     /// Confirms flow.
     Ready,
+    /// Connected, and the broker has answered nothing for [`SILENT_AFTER`].
+    Silent,
     /// The broker takes nothing, by its memory or disk alarm.
     Blocked {
         /// The broker's words.
@@ -80,7 +90,7 @@ impl State {
 #[derive(Clone, Debug)]
 pub struct Publisher {
     requests: mpsc::Sender<Request>,
-    state: watch::Receiver<State>,
+    readiness: Readiness,
     topology: Topology,
     address: Address,
     app_id: String,
@@ -98,22 +108,34 @@ impl Publisher {
     ) -> Result<Self, Error> {
         let address = settings.address()?;
         let (requests, inbox) = mpsc::channel(WINDOW);
-        let (tell, state) = watch::channel(State::Connecting { last_error: None });
-        let supervisor =
-            Supervisor::new(settings.clone(), topology.clone(), shutdown.clone(), tell);
+        let (state, watched) = watch::channel(State::Connecting { last_error: None });
+        let (refused, seen) = watch::channel(None);
+        let readiness = Readiness { state: watched, refused: seen };
+        let supervisor = Supervisor {
+            settings: settings.clone(),
+            topology: topology.clone(),
+            shutdown: shutdown.clone(),
+            state,
+            refused,
+        };
         shutdown.spawn(supervisor.run(inbox));
         let topology = topology.clone();
-        Ok(Self { requests, state, topology, address, app_id: settings.app_id().to_owned() })
+        Ok(Self { requests, readiness, topology, address, app_id: settings.app_id().to_owned() })
     }
 
     /// The connection's state, to be watched.
     pub fn state(&self) -> watch::Receiver<State> {
-        self.state.clone()
+        self.readiness.state.clone()
+    }
+
+    /// Whether messages are taken, for a readiness page.
+    pub fn readiness(&self) -> Readiness {
+        self.readiness.clone()
     }
 
     /// Waits until it is ready, or gives the last reason why it is not.
     pub async fn ready(&self, patience: Duration) -> Result<(), Error> {
-        let mut state = self.state.clone();
+        let mut state = self.state();
         match timeout(patience, state.wait_for(State::is_ready)).await {
             Ok(Ok(_)) => Ok(()),
             _ => Err(self.usable().err().unwrap_or_else(|| self.too_late("connecting", patience))),
@@ -241,7 +263,7 @@ impl Publisher {
         if self.usable().is_ok() {
             return Ok(());
         }
-        let mut state = self.state.clone();
+        let mut state = self.state();
         let there = |state: &State| !matches!(state, State::Connecting { .. });
         // Its error says that the loop has ended; `usable` tells the same.
         let _ = timeout(CONNECT_PATIENCE, state.wait_for(there)).await;
@@ -249,18 +271,18 @@ impl Publisher {
     }
 
     fn usable(&self) -> Result<(), Error> {
-        match &*self.state.borrow() {
+        match &*self.readiness.state.borrow() {
             State::Connecting { last_error: Some(error) } => Err(error.clone()),
             State::Connecting { last_error: None } => {
                 Err(Error::Closed(format!("{} is not connected yet", self.address)))
             }
-            // Blocked: it may be unblocked before the confirm is late.
-            State::Ready | State::Blocked { .. } => Ok(()),
+            // It may be unblocked, or answer, before the confirm is late.
+            State::Ready | State::Silent | State::Blocked { .. } => Ok(()),
         }
     }
 
     fn too_late(&self, what: &str, after: Duration) -> Error {
-        let what = match &*self.state.borrow() {
+        let what = match &*self.readiness.state.borrow() {
             State::Blocked { reason } => {
                 format!("{what}; it blocks publishers ({reason}): free its memory or disk")
             }

@@ -13,13 +13,38 @@ use lapin::{Channel, Confirmation};
 use super::connection::Link;
 use super::declare::{DECLARE_TIMEOUT, Operator, depth, short};
 use super::error::{Error, is_missing};
-use super::headers;
+use super::headers::{self, Death};
 use super::publish::{CONFIRM_TIMEOUT, Content, confirming, publish};
 
 /// Messages in hand at once. Each get is a consumer of its own to a quorum queue and each ack a
 /// command; beyond 32 commands in flight (`quorum_commands_soft_limit`) the broker's channel stashes
 /// them, and forgets them when it closes: measured on 3.10.8, 67 of 100 came back.
 pub const IN_HAND: usize = 25;
+
+/// Bytes in hand at which no more is taken: those that stay are held a second time while they are
+/// published.
+pub const BYTES_IN_HAND: usize = 16 * 1024 * 1024;
+/// A message in hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Met {
+    /// Header `dead-letter`.
+    pub letter: Option<i64>,
+    /// Why the broker itself has moved it here, if it has.
+    pub death: Option<Death>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// What becomes of a message in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It stays as it is.
+    Stays,
+    /// It stays, as the copy of this letter.
+    Becomes(i64),
+    /// It leaves the queue.
+    Goes,
+}
 
 /// A walk from the front of a queue to what was its end when the walk began. Dropped half-way, what
 /// it holds returns to the queue.
@@ -51,10 +76,10 @@ impl Operator {
 }
 
 impl Walk<'_> {
-    /// Takes the next messages in hand, to be [passed](Self::pass): their headers `dead-letter`. None
-    /// at the end.
-    pub async fn next(&mut self) -> Result<Vec<Option<i64>>, Error> {
-        while self.met.len() < IN_HAND && self.left > 0 {
+    /// Takes the next messages in hand, to be [passed](Self::pass). None at the end.
+    pub async fn next(&mut self) -> Result<Vec<Met>, Error> {
+        let mut bytes = 0;
+        while self.met.len() < IN_HAND && bytes < BYTES_IN_HAND && self.left > 0 {
             let getting = self.getting.basic_get(self.queue.clone(), BasicGetOptions::default());
             let answer = self.link.within(DECLARE_TIMEOUT, "getting a message", getting).await?;
             let Some(message) = answer.map_err(|error| self.error(&error))? else {
@@ -63,32 +88,44 @@ impl Walk<'_> {
                 break;
             };
             self.left -= 1;
+            bytes += message.delivery.data.len();
             self.met.push(message.delivery);
         }
-        let letter = |met: &Delivery| headers::number(&met.properties, "dead-letter");
-        Ok(self.met.iter().map(letter).collect())
+        let seen = |met: &Delivery| Met {
+            letter: headers::number(&met.properties, "dead-letter"),
+            death: headers::last_death(&met.properties),
+            body: met.data.clone(),
+        };
+        Ok(self.met.iter().map(seen).collect())
     }
 
     /// Lets what is in hand stay in the queue or go, each as said.
-    pub async fn pass(&mut self, stays: &[bool]) -> Result<(), Error> {
+    pub async fn pass(&mut self, fates: &[Fate]) -> Result<(), Error> {
         let met = std::mem::take(&mut self.met);
-        let staying = met.iter().zip(stays).filter(|(_, stays)| **stays).map(|(met, _)| met);
-        self.publish(staying).await?;
+        self.publish(met.iter().zip(fates)).await?;
         let Some(last) = met.last() else { return Ok(()) };
         let acking = last.acker.ack(BasicAckOptions { multiple: true });
         let acked = self.link.within(DECLARE_TIMEOUT, "acking copies", acking).await?;
         acked.map(drop).map_err(|error| self.error(&error))
     }
 
-    async fn publish(&self, staying: impl Iterator<Item = &Delivery>) -> Result<(), Error> {
-        let publishing = staying.map(|met| {
+    async fn publish<'m>(
+        &self,
+        met: impl Iterator<Item = (&'m Delivery, &'m Fate)>,
+    ) -> Result<(), Error> {
+        let publishing = met.filter_map(|(met, fate)| {
+            let properties = match fate {
+                Fate::Goes => return None,
+                Fate::Stays => headers::of_kept(&met.properties),
+                Fate::Becomes(letter) => headers::of_letter(&met.properties, *letter),
+            };
             let content = Content {
                 exchange: self.exchange.clone(),
                 routing_key: met.routing_key.clone(),
                 body: met.data.clone(),
-                properties: headers::of_kept(&met.properties),
+                properties,
             };
-            publish(self.publishing.clone(), Box::new(content))
+            Some(publish(self.publishing.clone(), Box::new(content)))
         });
         let confirms = join_all(publishing);
         let confirms = self.link.within(CONFIRM_TIMEOUT, "confirming copies", confirms).await?;

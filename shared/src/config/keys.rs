@@ -51,7 +51,7 @@ keys! {
     SOURCE "sources.*": "dsn" "mode" "max_rows" "statement_timeout";
     HTTP "http": "allow_hosts" "allow_private";
     LIMITS "limits": "ack_early_above" "crash_limit" "drain";
-    RETENTION "retention": "completed" "dead" "execution_keys";
+    RETENTION "retention": "completed" "dead" "execution_keys" "artifacts";
     REPORT "reports.*": "template" "template_file" "queries" "fetches" "summary_prompt"
         "content_type";
     QUERY "reports.*.queries.*": "source" "sql" "params";

@@ -165,13 +165,13 @@ pub(super) fn limits(section: &Section<'_>) -> Limits {
 
 /// `retention`.
 pub(super) fn retention(section: &Section<'_>) -> Retention {
-    let days = |key: &str, default: u32| {
-        section.get(key).and_then(|place| place.positive_duration()).unwrap_or(DAY * default)
-    };
+    let given = |key: &str| section.get(key).and_then(|place| place.positive_duration());
+    let days = |key: &str, default: u32| given(key).unwrap_or(DAY * default);
     Retention {
         completed: days("completed", 30),
         dead: days("dead", 90),
         execution_keys: days("execution_keys", 90),
+        artifacts: given("artifacts"),
     }
 }
 

@@ -199,12 +199,14 @@ pub struct Limits {
 /// `retention`.
 #[derive(Clone, Debug)]
 pub struct Retention {
-    /// Finished tasks, default 30 d.
+    /// Completed and cancelled tasks with what hangs on them, and ticks: default 30 d after their end.
     pub completed: Duration,
-    /// Resolved dead letters, default 90 d.
+    /// Closed dead letters, and dead tasks whose letter was discarded: default 90 d after that.
     pub dead: Duration,
     /// Execution keys, default 90 d, never while the task lives or is dead.
     pub execution_keys: Duration,
+    /// Reports; `None`: for ever.
+    pub artifacts: Option<Duration>,
 }
 
 /// `reports.<name>`: what `report_generation` renders.

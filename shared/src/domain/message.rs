@@ -41,6 +41,9 @@ pub enum BodyError {
     /// Over [`MAX_MESSAGE_BYTES`].
     #[error("the body has {0} bytes; a message of Belfry has at most {MAX_MESSAGE_BYTES}")]
     TooLarge(usize),
+    /// What came with the body cannot be read, so that nobody knows what was meant.
+    #[error("the message cannot be read: {0}")]
+    Properties(&'static str),
     /// Not our JSON.
     #[error("the body is not a task message: {0}")]
     Unreadable(String),

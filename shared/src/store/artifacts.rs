@@ -6,8 +6,9 @@ use sha2::{Digest, Sha256};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::connect::{Session, Store};
+use super::connect::Store;
 use super::error::Error;
+use super::session::Session;
 use crate::domain::attempt::ClaimToken;
 use crate::domain::execution_key::hex;
 use crate::domain::task::TaskId;

@@ -4,9 +4,7 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, Timeouts,
-};
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, PoolError, Timeouts};
 use secrecy::{ExposeSecret, SecretString};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, Row};
@@ -15,6 +13,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::claim::ClaimBatcher;
 use super::error::{Error, chain};
 use super::record::CompleteBatcher;
+use super::session::Session;
 
 /// Connections of one process for its work.
 pub const POOL_SIZE: usize = 6;
@@ -59,6 +58,9 @@ pub struct StoreOptions {
     pub key_retention: Duration,
     /// Connections at most.
     pub pool_size: usize,
+    /// The corner of the broker that goes with this database, as its processes say when they register;
+    /// `None` where nobody asks.
+    pub place: Option<String>,
 }
 
 impl StoreOptions {
@@ -71,6 +73,7 @@ impl StoreOptions {
             crash_limit: 3,
             key_retention: KEY_RETENTION,
             pool_size: POOL_SIZE,
+            place: None,
         }
     }
 }
@@ -82,6 +85,7 @@ pub struct Store {
     pub(super) at: String,
     pub(super) crash_limit: u32,
     pub(super) key_retention: Duration,
+    pub(super) place: Option<String>,
     pub(super) claims: ClaimBatcher,
     pub(super) completions: CompleteBatcher,
 }
@@ -90,12 +94,6 @@ impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store").field("at", &self.at).finish_non_exhaustive()
     }
-}
-
-/// A borrowed connection with the house's way of asking.
-pub(super) struct Session {
-    pub(super) client: Object,
-    pub(super) at: String,
 }
 
 impl Store {
@@ -124,7 +122,12 @@ impl Store {
             .post_create(Hook::async_fn(move |client, _| {
                 let settings = settings.clone();
                 Box::pin(async move {
-                    client.batch_execute(&settings).await.map_err(HookError::Backend)
+                    // The pool's own limit ends before this, and a slot would wait for ever.
+                    let setting = client.batch_execute(&settings);
+                    match tokio::time::timeout(CONNECT_TIMEOUT, setting).await {
+                        Ok(set) => set.map_err(HookError::Backend),
+                        Err(_) => Err(HookError::message("no answer to the session's settings")),
+                    }
                 })
             }))
             .build()
@@ -136,6 +139,7 @@ impl Store {
             at,
             crash_limit: options.crash_limit,
             key_retention: options.key_retention,
+            place: options.place.clone(),
         })
     }
 
@@ -144,14 +148,20 @@ impl Store {
         &self.at
     }
 
-    /// True when the server answers.
+    /// Asks whether the server answers, and takes writes.
     pub async fn ping(&self) -> Result<(), Error> {
-        self.session().await?.query(include_str!("sql/ping.sql"), &[]).await.map(drop)
+        let session = self.session().await?;
+        let rows = session.query(include_str!("sql/ping.sql"), &[]).await?;
+        if rows.first().is_some_and(|row| row.get("read_only")) {
+            session.close();
+            return Err(Error::ReadOnly { at: self.at.clone() });
+        }
+        Ok(())
     }
 
     pub(super) async fn session(&self) -> Result<Session, Error> {
         let client = self.pool.get().await.map_err(|error| self.pool_error(error))?;
-        Ok(Session { client, at: self.at.clone() })
+        Ok(Session::new(client, self.pool.clone(), self.at.clone()))
     }
 
     pub(super) async fn query(
@@ -159,7 +169,12 @@ impl Store {
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, Error> {
-        self.session().await?.query(sql, params).await
+        let session = self.session().await?;
+        let answer = session.query(sql, params).await;
+        if answer.as_ref().is_err_and(Error::is_away) {
+            session.close();
+        }
+        answer
     }
 
     /// One row or none.
@@ -181,38 +196,6 @@ impl Store {
             }
             other => Error::Unreachable { at: self.at.clone(), cause: other.to_string() },
         }
-    }
-}
-
-impl Session {
-    /// Runs a prepared statement with a limit; repeats once when the cached plan is stale.
-    pub(super) async fn query(
-        &self,
-        sql: &str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Error> {
-        let asked = async {
-            match self.ask(sql, params).await {
-                // A migration changed a table under a prepared statement.
-                Err(error) if error.code() == Some("0A000") => {
-                    self.client.statement_cache.clear();
-                    self.ask(sql, params).await
-                }
-                answer => answer,
-            }
-        };
-        match tokio::time::timeout(ANSWER_TIMEOUT, asked).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                Err(Error::Timeout { at: self.at.clone(), seconds: ANSWER_TIMEOUT.as_secs() })
-            }
-        }
-    }
-
-    async fn ask(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error> {
-        let fail = |error| Error::from_postgres(error, &self.at);
-        let statement = self.client.prepare_cached(sql).await.map_err(fail)?;
-        self.client.query(&statement, params).await.map_err(fail)
     }
 }
 

@@ -115,6 +115,9 @@ impl Store {
         let row = self
             .query_opt(include_str!("sql/replay.sql"), &[&letter, &MOVED_BY_HAND, &Some(task.0)])
             .await?;
+        if row.is_some() {
+            crate::failpoint::hit("in_replay").await;
+        }
         Ok(row.is_some())
     }
 
@@ -134,15 +137,19 @@ impl Store {
     }
 
     /// Keeps the start of a message that could not be read; answers the letter's number.
-    pub async fn keep_unreadable(&self, reason: &str, body: &str) -> Result<i64, Error> {
-        let start = |text: &str| -> String {
-            let plain = |c| if c == '\0' { '\u{fffd}' } else { c };
-            text.chars().take(UNREADABLE_CHARS).map(plain).collect()
-        };
-        let (reason, body) = (start(reason), start(body));
+    pub async fn keep_unreadable(&self, reason: &str, body: &[u8]) -> Result<i64, Error> {
+        let (reason, body) = (start(reason.as_bytes()), start(body));
         let row = self.query_opt(include_str!("sql/unreadable.sql"), &[&reason, &body]).await?;
         row.map(|row| row.get("id")).ok_or_else(|| Error::row("unreadable answered no row"))
     }
+}
+
+/// As much of a text as a row keeps, without NUL.
+pub(super) fn start(bytes: &[u8]) -> String {
+    // No character has more than four bytes; the rest may be many megabytes.
+    let most = &bytes[..bytes.len().min(UNREADABLE_CHARS * 4)];
+    let plain = |c| if c == '\0' { '\u{fffd}' } else { c };
+    String::from_utf8_lossy(most).chars().take(UNREADABLE_CHARS).map(plain).collect()
 }
 
 fn letter_of(row: &Row) -> DeadLetter {

@@ -5,13 +5,25 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::connect::Store;
+use super::dead_letters::start;
 use super::enqueue::millis;
 use super::error::Error;
+use crate::domain::outcome::Failure;
 
 /// Most letters of one walk; more are left to the next.
 const MOST: i64 = 100_000;
+
+/// Copies that the dead queue should hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// Of tasks' letters, which can be written again.
+    pub tasks: u64,
+    /// Of all letters.
+    pub letters: u64,
+}
 
 impl Store {
     /// Resolved letters whose copy may still be in the dead queue.
@@ -33,10 +45,23 @@ impl Store {
     }
 
     /// How many copies of open letters the dead queue holds, if nobody has taken one away.
-    pub async fn copies_expected(&self) -> Result<u64, Error> {
+    pub async fn copies_expected(&self) -> Result<Copies, Error> {
         let row = self.query_opt(include_str!("sql/copies_expected.sql"), &[]).await?;
-        let count = row.map_or(0, |row| row.get::<_, i64>("copies"));
-        Ok(count.max(0).unsigned_abs())
+        let count = |name: &str| row.as_ref().map_or(0, |row| row.get::<_, i64>(name));
+        Ok(Copies {
+            tasks: count("tasks").unsigned_abs(),
+            letters: count("letters").unsigned_abs(),
+        })
+    }
+
+    /// Keeps the start of a message that the broker itself has moved to the dead queue; answers the
+    /// letter's number, and whether it is a new one.
+    pub async fn keep_moved(&self, why: &Failure, body: &[u8]) -> Result<(i64, bool), Error> {
+        let (class, body) = (why.class.as_str(), start(body));
+        let params: [&(dyn ToSql + Sync); 3] = [&class, &why.message, &body];
+        let row = self.query_opt(include_str!("sql/moved.sql"), &params).await?;
+        let row = row.ok_or_else(|| Error::row("moved answered no row"))?;
+        Ok((row.get("id"), row.get("fresh")))
     }
 
     /// Asks the relay for copies of the open letters that a walk which took so long has not seen.

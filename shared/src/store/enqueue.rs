@@ -11,8 +11,9 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::batch::MAX_BATCH;
-use super::connect::{Session, Store};
+use super::connect::Store;
 use super::error::Error;
+use super::session::Session;
 use crate::domain::execution_key::payload_hash;
 use crate::domain::outcome::TaskError;
 use crate::domain::task::{Due, Enqueued, NewTask, PayloadError, Semantics, TaskId, check_payload};

@@ -40,6 +40,24 @@ pub enum Error {
         /// The limit.
         seconds: u64,
     },
+    /// It answers and takes no writes.
+    #[error("PostgreSQL at {at} takes no writes: it is read-only, or a standby")]
+    ReadOnly {
+        /// Host, port and database.
+        at: String,
+    },
+    /// Another installation uses the same database.
+    #[error(
+        "this database belongs to another installation: {label} is alive and uses the broker's {theirs}, this configuration names {ours}; give each installation a database of its own, or stop the other"
+    )]
+    Occupied {
+        /// A process of the other one.
+        label: String,
+        /// Its prefix and vhost.
+        theirs: String,
+        /// Ours.
+        ours: String,
+    },
     /// The schema is not the one this binary was built for.
     #[error("the database has schema version {found}, this binary needs {wanted}; {advice}")]
     Schema {
@@ -97,15 +115,36 @@ impl Error {
                     || error.code.starts_with("57P")
                     || error.code == "53300"
             }
-            Self::Dsn(_) | Self::Schema { .. } | Self::Migration(_) | Self::Row(_) => false,
+            Self::Dsn(_)
+            | Self::ReadOnly { .. }
+            | Self::Occupied { .. }
+            | Self::Schema { .. }
+            | Self::Migration(_)
+            | Self::Row(_) => false,
         }
     }
 
-    /// True when the same transaction may well succeed if it is begun anew: the connection went, a
+    /// True when one of the house's own statements could not be done now, whatever the reason: not the
+    /// values (22, 23), not the statement (42), no row that this binary does not understand.
+    pub fn is_outage(&self) -> bool {
+        let wrong = ["22", "23", "42"];
+        self.is_away()
+            || self.code().is_some_and(|code| !wrong.iter().any(|class| code.starts_with(class)))
+    }
+
+    /// True when nobody's work can be written now: away, read-only (a standby), out of disk, memory or
+    /// connections. It passes when somebody mends it, and how long that takes is nobody's failure.
+    pub fn is_away(&self) -> bool {
+        self.is_unreachable()
+            || matches!(self, Self::ReadOnly { .. })
+            || self.code().is_some_and(|code| code == "25006" || code.starts_with("53"))
+    }
+
+    /// True when the same transaction may well succeed if it is begun anew: the database was away, a
     /// deadlock, a lock that took too long, a plan made before a migration.
     pub fn is_passing(&self) -> bool {
         let passing = ["0A000", "25P03", "40001", "40P01", "55P03"];
-        self.is_unreachable() || self.code().is_some_and(|code| passing.contains(&code))
+        self.is_away() || self.code().is_some_and(|code| passing.contains(&code))
     }
 
     pub(super) fn row(message: impl std::fmt::Display) -> Self {

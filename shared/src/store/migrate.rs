@@ -73,10 +73,11 @@ pub async fn migrate(dsn: &str) -> Result<MigrationReport, Error> {
 }
 
 impl Store {
-    /// Waits until the schema is there, or `stop`: a daemon never migrates. One line for each reason.
-    pub async fn wait_for_schema(&self, stop: &CancellationToken) {
+    /// Waits until the schema is there and nobody else's house is in it, or `stop`: a daemon never
+    /// migrates. One line for each reason.
+    pub async fn wait_until_usable(&self, stop: &CancellationToken) {
         let mut told = String::new();
-        while let Err(error) = self.check_schema().await {
+        while let Err(error) = self.check_usable().await {
             let text = error.to_string();
             if text != told {
                 warn!(error = text, "waiting for the database");
@@ -87,6 +88,11 @@ impl Store {
                 () = tokio::time::sleep(SCHEMA_POLL) => {}
             }
         }
+    }
+
+    async fn check_usable(&self) -> Result<(), Error> {
+        self.check_schema().await?;
+        self.check_place().await
     }
 
     /// Fails unless the schema is the one this binary was built for.

@@ -66,6 +66,8 @@ pub struct DecidedTick {
     pub task_id: Option<TaskId>,
     /// False when another decided it before.
     pub fresh: bool,
+    /// True when its key belongs to a task with another payload: that one stands, and nothing new runs.
+    pub conflict: bool,
 }
 
 /// A tick as listed. JSON: one object with these keys.
@@ -156,6 +158,7 @@ impl Store {
                     outcome: row.get::<_, Option<&str>>("outcome").map(outcome_of).transpose()?,
                     task_id: row.get::<_, Option<Uuid>>("task_id").map(TaskId),
                     fresh: row.get("fresh"),
+                    conflict: row.get("conflict"),
                 })
             })
             .collect::<Result<Vec<_>, Error>>()

@@ -4,12 +4,12 @@
 //! Dropped unfinished, it closes its connection: the server rolls back, and nothing half-done returns
 //! to the pool. A handler's completing transaction is another thing: [`super::Tx`].
 
-use deadpool_postgres::Object;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::connect::{Session, Store};
+use super::connect::Store;
 use super::error::Error;
+use super::session::Session;
 
 /// An open transaction.
 pub(super) struct Transaction(Option<Session>);
@@ -43,7 +43,7 @@ impl Transaction {
 
     async fn say(&self, word: &str) -> Result<(), Error> {
         let session = self.session()?;
-        session.bounded(session.client.batch_execute(word)).await
+        session.bounded(session.client().batch_execute(word)).await
     }
 
     fn session(&self) -> Result<&Session, Error> {
@@ -54,7 +54,7 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         if let Some(session) = self.0.take() {
-            drop(Object::take(session.client));
+            session.close();
         }
     }
 }

@@ -8,17 +8,17 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use deadpool_postgres::Object;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::artifacts::{self, NewArtifact};
-use super::connect::{ANSWER_TIMEOUT, Session, Store};
+use super::connect::Store;
 use super::enqueue::{self, EnqueueError};
 use super::error::Error;
 use super::record::{Recorded, without_nul};
+use super::session::Session;
 use super::settlement::Settlement;
 use crate::domain::attempt::ClaimToken;
 use crate::domain::task::{Enqueued, NewTask, TaskId, TaskState};
@@ -97,7 +97,7 @@ impl Tx {
     pub async fn execute(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<u64, Error> {
         let open = self.0.session.lock().await;
         let session = open.as_ref().ok_or_else(ended)?;
-        self.noted(session.bounded(session.client.execute(sql, params)).await)
+        self.noted(session.bounded(session.client().execute(sql, params)).await)
     }
 
     /// Runs a statement; answers its rows.
@@ -108,7 +108,7 @@ impl Tx {
     ) -> Result<Vec<Row>, Error> {
         let open = self.0.session.lock().await;
         let session = open.as_ref().ok_or_else(ended)?;
-        self.noted(session.bounded(session.client.query(sql, params)).await)
+        self.noted(session.bounded(session.client().query(sql, params)).await)
     }
 
     /// Enqueues follow-up tasks: they exist if and only if this transaction commits.
@@ -183,6 +183,10 @@ impl Tx {
 
     /// Undoes everything.
     pub async fn rollback(self) {
+        if self.trouble().is_some_and(|error| error.is_away()) {
+            // Its connection ends with it.
+            return;
+        }
         if self.say("ROLLBACK").await.is_ok() {
             drop(self.0.session.lock().await.take());
         }
@@ -191,7 +195,7 @@ impl Tx {
     async fn say(&self, word: &str) -> Result<(), Error> {
         let open = self.0.session.lock().await;
         let session = open.as_ref().ok_or_else(ended)?;
-        self.noted(session.bounded(session.client.batch_execute(word)).await)
+        self.noted(session.bounded(session.client().batch_execute(word)).await)
     }
 
     fn notes(&self) -> std::sync::MutexGuard<'_, Notes> {
@@ -210,28 +214,13 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(session) = self.session.get_mut().take() {
             // Closed, not returned: the server rolls back what a connection leaves open.
-            drop(Object::take(session.client));
+            session.close();
         }
     }
 }
 
 fn ended() -> Error {
     Error::row("the transaction has ended")
-}
-
-impl Session {
-    /// One conversation within the time for an answer.
-    pub(super) async fn bounded<T>(
-        &self,
-        asked: impl Future<Output = Result<T, tokio_postgres::Error>>,
-    ) -> Result<T, Error> {
-        match tokio::time::timeout(ANSWER_TIMEOUT, asked).await {
-            Ok(answer) => answer.map_err(|error| Error::from_postgres(error, &self.at)),
-            Err(_) => {
-                Err(Error::Timeout { at: self.at.clone(), seconds: ANSWER_TIMEOUT.as_secs() })
-            }
-        }
-    }
 }
 
 fn done() -> Recorded {

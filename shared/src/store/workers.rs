@@ -70,10 +70,25 @@ impl Store {
                 &env!("CARGO_PKG_VERSION"),
                 &pools,
                 &millis(who.ttl),
+                &self.place,
             ],
         )
         .await
         .map(drop)
+    }
+
+    /// Fails while processes of another installation work on this database: two that relay each other's
+    /// tasks to their own corner of the broker would wonder where they are.
+    pub async fn check_place(&self) -> Result<(), Error> {
+        let Some(ours) = &self.place else { return Ok(()) };
+        match self.query_opt(include_str!("sql/place.sql"), &[ours]).await? {
+            None => Ok(()),
+            Some(row) => Err(Error::Occupied {
+                label: row.get("label"),
+                theirs: row.get("place"),
+                ours: ours.clone(),
+            }),
+        }
     }
 
     /// Renews a lease; `None` when the identity is over, else whether a drain is asked.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use shared::broker::{Destination, Error, Properties, Settled, State};
+use shared::broker::{Destination, Error, PULSE_EVERY, Properties, SILENT_AFTER, Settled, State};
 use shared::domain::delay::rung_for;
 use shared::domain::outcome::{ErrorClass, Failure};
 
@@ -147,6 +147,31 @@ async fn a_publish_without_a_connection_fails_within_a_second_and_says_why() {
             let closed = matches!(answer, Err(Error::Closed(_) | Error::Unreachable { .. }));
             assert!(closed, "{answer:?}");
         }
+    })
+    .await;
+}
+
+/// Its sockets stay open and nothing comes: AMQP's heartbeat would see it after half a minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_broker_shows_within_seconds_and_is_used_again_when_it_thaws() {
+    House::run(async |house| {
+        let proxy = Proxy::start(&house.shutdown).await;
+        let publisher = house.through(&proxy).publisher().await;
+        let readiness = publisher.readiness();
+        assert!(readiness.now().0);
+
+        proxy.freeze(true);
+        let begun = Instant::now();
+        let silent = |state: &State| *state == State::Silent;
+        within(publisher.state().wait_for(silent)).await.expect("noticed");
+        let noticed = begun.elapsed();
+        let (ready, how) = readiness.now();
+        proxy.freeze(false);
+        within(publisher.state().wait_for(State::is_ready)).await.expect("it answers");
+
+        assert!(!ready && how.contains("does not answer"), "{how}");
+        assert!(noticed < SILENT_AFTER + PULSE_EVERY * 4, "{noticed:?}");
+        assert_eq!(publisher.publish(Destination::Tasks, &message()).await, Ok(()));
     })
     .await;
 }

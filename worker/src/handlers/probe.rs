@@ -39,7 +39,13 @@ impl Handler for Probe {
         spin(Duration::from_millis(asked.spin_ms));
         let over = asked.fail_times.is_some_and(|times| context.run > times);
         match if over { Mode::Ok } else { asked.mode } {
-            Mode::Ok => Ok(json!({"run": context.run, "echo": asked.echo})),
+            Mode::Ok => {
+                let result = json!({"run": context.run, "echo": asked.echo});
+                match &asked.effect {
+                    Some(table) => leave_effect(context, table, &result).await,
+                    None => Ok(result),
+                }
+            }
             Mode::Retry => Err(TaskError::retry("the probe was told to fail")),
             Mode::Permanent => Err(TaskError::permanent("the probe was told to fail for good")),
             Mode::Snooze => {
@@ -51,6 +57,20 @@ impl Handler for Probe {
             Mode::Die => std::process::abort(),
         }
     }
+}
+
+/// Leaves a row of this attempt in the transaction that completes the task.
+async fn leave_effect(context: &Context, table: &str, result: &Value) -> Result<Value, TaskError> {
+    // A table is no parameter; the payload's check lets nothing but a plain name through.
+    let sql = include_str!("probe_effect.sql").replace("{table}", table);
+    let (sql, (task, token)) = (sql.as_str(), (context.task_id.0, context.token.0));
+    let (run, key) = (context.run as i32, context.execution_key.as_str());
+    context
+        .complete_in(|tx| async move {
+            tx.execute(sql, &[&task, &run, &token, &key]).await?;
+            Ok(result.clone())
+        })
+        .await
 }
 
 /// Computes without a pause, as a handler does that forgets that it shares its thread.

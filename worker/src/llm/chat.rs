@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use shared::domain::outcome::{ErrorClass, Failure, TaskError};
-use shared::retry::Pauses;
 use shared::store::{CallEnd, CallStart, NewCall};
 use shared::telemetry::captures_content;
 use shared::telemetry::metrics::{self, ChatMeasures};
@@ -16,7 +15,7 @@ use super::answer::ChatAnswer;
 use super::client::Prepared;
 use super::error::LlmError;
 use super::request::ChatRequest;
-use crate::context::{Context, claim_lost, store_error};
+use crate::context::{Context, answered, claim_lost};
 
 /// How often a question may be asked again after a call whose outcome nobody knows.
 pub const UNKNOWN_BUDGET: u32 = 1;
@@ -36,7 +35,7 @@ impl Context {
         let models = self.house.models.clone();
         let call = models.prepare(&request)?;
         let store = &self.house.store;
-        let known = store.call_answer(self.task_id, step, &call.hash).await.map_err(store_error)?;
+        let known = answered(|| store.call_answer(self.task_id, step, &call.hash)).await?;
         if let Some(stored) = known.response
             && let Ok(answer) = serde_json::from_value::<ChatAnswer>(stored)
         {
@@ -107,7 +106,7 @@ impl Context {
             traceparent: traceparent.clone(),
         };
         let start = CallStart { task: self.task_id, token: self.token, step };
-        if !self.house.store.call_sent(start, &new).await.map_err(store_error)? {
+        if !answered(|| self.house.store.call_sent(start, &new)).await? {
             return Err(Failed::House(claim_lost()));
         }
 
@@ -185,17 +184,7 @@ impl Context {
         answer: &Result<ChatAnswer, LlmError>,
     ) -> Result<(), Failed> {
         let end = self.end_of(call, answer);
-        let mut pauses = Pauses::new();
-        loop {
-            match self.house.store.call_ended(id, &end).await {
-                Ok(()) => return Ok(()),
-                Err(error) if error.is_unreachable() => {
-                    tracing::warn!(%error, "holding a model's answer until it can be stored");
-                    tokio::time::sleep(pauses.next_pause()).await;
-                }
-                Err(error) => return Err(Failed::House(store_error(error))),
-            }
-        }
+        Ok(answered(|| self.house.store.call_ended(id, &end)).await?)
     }
 
     fn end_of(&self, call: &Prepared<'_>, answer: &Result<ChatAnswer, LlmError>) -> CallEnd {

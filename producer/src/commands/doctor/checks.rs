@@ -63,6 +63,7 @@ pub async fn database(config: &Config) -> Vec<Check> {
     vec![
         version(&store, &server),
         schema(&store).await,
+        installation(&store).await,
         durability(&server),
         clocks(server.now - (asked + (answered - asked) / 2)),
     ]
@@ -88,6 +89,14 @@ async fn schema(store: &Store) -> Check {
     match store.check_schema().await {
         Ok(()) => Check::ok("schema", format!("version {}", shared::store::SCHEMA_VERSION)),
         Err(error) => Check::of_error("schema", &error.into(), ""),
+    }
+}
+
+/// One database, one corner of the broker.
+async fn installation(store: &Store) -> Check {
+    match store.check_place().await {
+        Ok(()) => Check::ok("installation", "no other one uses this database"),
+        Err(error) => Check::of_error("installation", &error.into(), ""),
     }
 }
 

@@ -219,7 +219,12 @@ async fn work(
         for ((item, run), end) in chunk.iter_mut().zip(&runs).zip(ends) {
             let (action, task, state) = match end {
                 HandRunEnd::Made(state) => (Action::Run, run.task.id, state),
-                HandRunEnd::Known { task, state, .. } => (Action::Known, task, state),
+                HandRunEnd::Known { task, state, same_payload } => {
+                    if !same_payload {
+                        bar.suspend(|| other_payload(item, task));
+                    }
+                    (Action::Known, task, state)
+                }
                 // Neither policy of a backfill refuses.
                 HandRunEnd::Refused { .. } => continue,
             };
@@ -234,6 +239,15 @@ async fn work(
     }
     bar.finish_and_clear();
     Ok(starting)
+}
+
+/// As for a tick: the task that has the key stands, and nothing new runs.
+fn other_payload(item: &Item, task: TaskId) {
+    output::talk(&format!(
+        "note: {} is not run: its key {} belongs to task {task}, with another payload",
+        time(item.planned_at),
+        item.execution_key
+    ));
 }
 
 fn rendered(entry: &Schedule, chunk: &[&mut Item]) -> Result<Vec<HandRun>, CommandError> {

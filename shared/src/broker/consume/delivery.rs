@@ -9,6 +9,7 @@ use lapin::options::{BasicAckOptions, BasicRejectOptions};
 use tokio::time::timeout;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::broker::guard::Fault;
 use crate::broker::headers;
 use crate::domain::message::{Body, BodyError};
 
@@ -42,7 +43,10 @@ impl Delivery {
         channel: Arc<Channel>,
         held: TaskTrackerToken,
     ) -> Self {
-        let body = Body::parse(&inner.data);
+        let body = match Fault::of(|name| headers::text(&inner.properties, name)) {
+            Some(fault) => Err(BodyError::Properties(fault.as_str())),
+            None => Body::parse(&inner.data),
+        };
         Self { inner, body, _channel: channel, _held: held }
     }
 

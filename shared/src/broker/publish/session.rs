@@ -16,6 +16,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::pulse::Pulse;
+use super::readiness::Refusal;
 use super::{Content, Request, State, WINDOW};
 use crate::broker::connection::{CHANNEL_TIMEOUT, LOOK_EVERY, Link};
 use crate::broker::declare::{depth, ensure};
@@ -86,6 +88,7 @@ pub(super) struct Ground<'a> {
     pub(super) link: &'a Link,
     pub(super) topology: &'a Topology,
     pub(super) state: &'a watch::Sender<State>,
+    pub(super) refused: &'a watch::Sender<Option<Refusal>>,
     pub(super) hard: &'a CancellationToken,
 }
 
@@ -94,14 +97,18 @@ pub(super) struct Session<'a> {
     ground: Ground<'a>,
     channel: Channel,
     open: FuturesUnordered<BoxFuture<'static, Answer>>,
+    /// Questions that answer for themselves, beside the confirms.
+    looks: FuturesUnordered<BoxFuture<'a, ()>>,
     returned: Vec<Returned>,
     repaired: Option<Instant>,
+    pulse: Pulse,
 }
 
 impl<'a> Session<'a> {
     pub(super) fn new(ground: Ground<'a>, channel: Channel) -> Self {
-        let open = FuturesUnordered::new();
-        Self { ground, channel, open, returned: Vec::new(), repaired: None }
+        let (open, looks) = (FuturesUnordered::new(), FuturesUnordered::new());
+        let pulse = Pulse::default();
+        Self { ground, channel, open, looks, returned: Vec::new(), repaired: None, pulse }
     }
 
     /// Publishes until the connection is gone or nobody publishes any more.
@@ -127,15 +134,20 @@ impl<'a> Session<'a> {
                 count = requests.recv_many(&mut waiting, room), if takes => {
                     asked_for_more = count > 0;
                     for request in waiting.drain(..) {
-                        self.begin(request).await;
+                        self.begin(request);
                     }
                 }
+                Some(()) = self.looks.next(), if !self.looks.is_empty() => {}
                 Some(event) = events.next() => if let Some(error) = self.heard(event) {
                     return End::Lost(error);
                 },
-                _ = look.tick() => if !self.ground.link.is_open() {
-                    return End::Lost(Error::Closed("it was lost".to_owned()));
-                },
+                _ = look.tick() => {
+                    if !self.ground.link.is_open() {
+                        return End::Lost(Error::Closed("it was lost".to_owned()));
+                    }
+                    self.pulse.look(&self.channel, self.ground.state);
+                }
+                () = self.pulse.answered() => self.pulse.felt(self.ground.state),
                 () = hard.cancelled() => return self.last_confirms().await,
             }
         }
@@ -145,7 +157,7 @@ impl<'a> Session<'a> {
         self.ground.state.borrow().is_blocked()
     }
 
-    async fn begin(&mut self, request: Request) {
+    fn begin(&mut self, request: Request) {
         match request {
             // Its owner stopped waiting and will come again: a second copy helps nobody.
             Request::Publish { reply, .. } if reply.is_closed() => (),
@@ -160,8 +172,12 @@ impl<'a> Session<'a> {
                 self.open.push(async move { (sent, confirm.await) }.boxed());
             }
             Request::Depth { queue, reply } => {
-                // Nobody waits any more only after a timeout.
-                let _ = reply.send(depth(self.ground.link, &queue).await);
+                let link = self.ground.link;
+                let look = async move {
+                    // Nobody waits any more only after a timeout.
+                    let _ = reply.send(depth(link, &queue).await);
+                };
+                self.looks.push(look.boxed());
             }
         }
     }
@@ -195,6 +211,9 @@ impl<'a> Session<'a> {
                 }
             };
             unroutable |= matches!(result, Err(Error::Unroutable { .. }));
+            if let Some(refusal) = result.as_ref().err().and_then(Refusal::of) {
+                self.ground.refused.send_replace(Some(refusal));
+            }
             // Whoever no longer waits has been told so by the timeout, and publishes again.
             let _ = sent.reply.send(result);
         }

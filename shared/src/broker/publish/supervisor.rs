@@ -8,6 +8,7 @@ use std::pin::pin;
 use lapin::Channel;
 use tokio::sync::{mpsc, watch};
 
+use super::readiness::Refusal;
 use super::session::{End, Ground, Session, confirming};
 use super::{Request, State};
 use crate::broker::connection::{Link, Settings};
@@ -18,22 +19,14 @@ use crate::retry::Pauses;
 use crate::shutdown::Shutdown;
 
 pub(super) struct Supervisor {
-    settings: Settings,
-    topology: Topology,
-    shutdown: Shutdown,
-    state: watch::Sender<State>,
+    pub(super) settings: Settings,
+    pub(super) topology: Topology,
+    pub(super) shutdown: Shutdown,
+    pub(super) state: watch::Sender<State>,
+    pub(super) refused: watch::Sender<Option<Refusal>>,
 }
 
 impl Supervisor {
-    pub(super) fn new(
-        settings: Settings,
-        topology: Topology,
-        shutdown: Shutdown,
-        state: watch::Sender<State>,
-    ) -> Self {
-        Self { settings, topology, shutdown, state }
-    }
-
     /// Connects again and again until nobody publishes any more.
     pub(super) async fn run(self, mut requests: mpsc::Receiver<Request>) {
         let mut pauses = Pauses::new();
@@ -63,8 +56,8 @@ impl Supervisor {
     }
 
     fn session<'a>(&'a self, link: &'a Link, channel: Channel) -> Session<'a> {
-        let Self { topology, state, shutdown, .. } = self;
-        Session::new(Ground { link, topology, state, hard: &shutdown.hard }, channel)
+        let Self { topology, state, refused, shutdown, .. } = self;
+        Session::new(Ground { link, topology, state, refused, hard: &shutdown.hard }, channel)
     }
 
     async fn connect(&self) -> Result<(Link, Channel), Error> {

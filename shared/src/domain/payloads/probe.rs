@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use super::{Payload, given};
 
+/// Longest name of a table that PostgreSQL does not cut, in bytes.
+const LONGEST_TABLE: usize = 63;
+
 /// What a probe does once it has slept and spun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -45,6 +48,9 @@ pub struct Probe {
     /// Delay of a snooze.
     #[serde(default = "one_second")]
     pub snooze_ms: u64,
+    /// Table that gets a row in the transaction that completes the task.
+    #[serde(default)]
+    pub effect: Option<String>,
     /// Comes back in the result.
     #[serde(default, deserialize_with = "given")]
     pub echo: Option<Value>,
@@ -70,6 +76,7 @@ impl Payload for Probe {
                 "sleep_ms": {"type": "integer", "minimum": 0, "description": "milliseconds to wait first"},
                 "spin_ms": {"type": "integer", "minimum": 0, "description": "milliseconds to compute first, blocking the thread"},
                 "snooze_ms": {"type": "integer", "minimum": 0, "default": 1000, "description": "delay of a snooze"},
+                "effect": {"type": "string", "pattern": "^[a-z_][a-z0-9_]{0,62}$", "description": "table with (task_id uuid, run integer, token uuid, execution_key text) that gets a row in the transaction that completes the task"},
                 "echo": {"description": "comes back in the result"},
             },
             "examples": [{}, {"mode": "retry", "fail_times": 2, "sleep_ms": 50}],
@@ -77,6 +84,42 @@ impl Payload for Probe {
     }
 
     fn judge(&self) -> Result<(), String> {
-        Ok(())
+        match &self.effect {
+            Some(table) if !is_plain(table) => Err(format!(
+                "effect {table:?} is no plain name of a table: at most {LONGEST_TABLE} of a-z, \
+                 0-9 and _, and no digit first"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// True for a name that means nothing but a table, wherever it stands in a statement.
+fn is_plain(table: &str) -> bool {
+    let letter = |c: char| c.is_ascii_lowercase() || c == '_';
+    table.starts_with(letter)
+        && table.chars().all(|c| letter(c) || c.is_ascii_digit())
+        && table.len() <= LONGEST_TABLE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(table: &str, good: bool) {
+        let read = Probe::read(&json!({"effect": table}));
+        assert_eq!(read.is_ok(), good, "{table:?}: {read:?}");
+    }
+
+    #[test]
+    fn an_effects_table_is_a_plain_name_and_never_a_statement() {
+        check("drill_effects", true);
+        check(&"t".repeat(63), true);
+        check(&"t".repeat(64), false);
+        for other in ["", "1st", "Effects", "a b", "public.effects", "a;drop", "\"a\"", "a-b", "é"]
+        {
+            check(other, false);
+        }
     }
 }

@@ -1,3 +1,3 @@
--- Copies of tasks' open letters that the broker has confirmed.
-SELECT count(*) AS copies FROM dead_letters
-WHERE resolved_at IS NULL AND published_at IS NOT NULL AND task_id IS NOT NULL
+-- Copies of open letters that the broker has confirmed: those of tasks, and those of all.
+SELECT count(*) FILTER (WHERE task_id IS NOT NULL) AS tasks, count(*) AS letters FROM dead_letters
+WHERE resolved_at IS NULL AND published_at IS NOT NULL

@@ -24,7 +24,9 @@ moved AS (
 ),
 ended AS (
     UPDATE attempts a
-    SET ended_at = belfry_now(),
+    -- The instant from which the delay counts, not another reading of the clock: a busy server may be
+    -- a second between the two, and the next attempt would look as if it had come early.
+    SET ended_at = m.due_at - make_interval(secs => coalesce(i.delay_ms, 0) / 1000.0),
         outcome = CASE WHEN m.state = 'cancelled' THEN 'cancelled' ELSE i.outcome END,
         error_class = i.error_class, error_message = i.error_message,
         delay_ms = CASE WHEN m.state IN ('cancelled', 'dead') THEN NULL ELSE i.delay_ms END,

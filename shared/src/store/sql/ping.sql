@@ -1,2 +1,2 @@
--- Does the server answer?
-SELECT 1
+-- Does the server answer, and does it take writes? On a standby it does not either.
+SELECT current_setting('transaction_read_only') = 'on' AS read_only

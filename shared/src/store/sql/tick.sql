@@ -42,7 +42,7 @@ keyed AS (
     FROM fresh f, clock c WHERE f.decision = 'enqueued'
     ORDER BY f.schedule, f.execution_key
     ON CONFLICT (name, execution_key) DO UPDATE SET name = excluded.name
-    RETURNING k.name, k.execution_key, k.task_id
+    RETURNING k.name, k.execution_key, k.payload_hash, k.task_id
 ),
 decided AS (
     INSERT INTO ticks AS k (schedule, planned_at, outcome, task_id, decided_at, epoch, first_at, count)
@@ -81,7 +81,9 @@ marked AS (
     WHERE s.name = m.schedule
 )
 SELECT i.schedule, i.planned_at, coalesce(d.outcome, k.outcome) AS outcome,
-       coalesce(d.task_id, k.task_id) AS task_id, d.outcome IS NOT NULL AS fresh
+       coalesce(d.task_id, k.task_id) AS task_id, d.outcome IS NOT NULL AS fresh,
+       coalesce(d.outcome = 'deduplicated' AND y.payload_hash <> i.payload_hash, false) AS conflict
 FROM input i
+LEFT JOIN keyed y ON y.name = i.schedule AND y.execution_key = i.execution_key
 LEFT JOIN decided d ON d.schedule = i.schedule AND d.planned_at = i.planned_at
 LEFT JOIN ticks k ON k.schedule = i.schedule AND k.planned_at = i.planned_at
