@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use shared::domain::attempt::Incarnation;
+use shared::domain::quota::Quota;
 use shared::domain::schedule::Schedule;
 use shared::relay::Relay;
 use shared::shutdown::Shutdown;
@@ -31,6 +32,8 @@ pub struct Candidate {
     pub relay: Relay,
     /// The file's schedules.
     pub schedules: Vec<Schedule>,
+    /// The file's limits of models and budgets of schedules.
+    pub quotas: Vec<Quota>,
     /// Our identity.
     pub incarnation: Incarnation,
     /// Our label.
@@ -86,6 +89,7 @@ impl Candidate {
     /// One term. Any error, and any doubt about the lease, ends it.
     async fn lead(&self, mut last: Renewal, shutdown: &Shutdown) -> Result<(), Error> {
         let safe = self.ttl * 4 / 5;
+        self.store.apply_quotas(&self.quotas, true).await?;
         let mut ticker =
             Ticker::begin(self.store.clone(), self.relay.clone(), &self.schedules).await?;
         loop {

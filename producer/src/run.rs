@@ -87,8 +87,17 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let alerts = Alerts::new(store.clone(), &config.alerts)?;
     let until = shutdown.clone();
     shutdown.spawn(async move { alerts.run(&until).await });
-    let schedules = config.schedules.clone();
-    let candidate = Candidate { store, relay, schedules, incarnation, label, interval, ttl, leads };
+    let candidate = Candidate {
+        store,
+        relay,
+        schedules: config.schedules.clone(),
+        quotas: config.quotas(),
+        incarnation,
+        label,
+        interval,
+        ttl,
+        leads,
+    };
     let until = shutdown.clone();
     shutdown.spawn(async move { candidate.run(&until).await });
 

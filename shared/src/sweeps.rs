@@ -61,6 +61,10 @@ impl Sweeps {
         tell("rescue", &rescued);
         let overdue = self.store.release_overdue().await?;
         tell("deadline", &overdue);
+        let calls = self.store.end_lost_calls().await?;
+        if calls > 0 {
+            info!(calls, "model calls that nobody waits for any more are of unknown outcome");
+        }
         let lost = self.find_lost().await?;
         if lost > 0 {
             metrics::given_back("lost_message", lost as u64);

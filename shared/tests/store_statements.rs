@@ -62,7 +62,7 @@ async fn six_starters_migrate_an_empty_database_at_once() {
     let reports = futures::future::join_all(starters).await;
 
     let applied: usize = reports.into_iter().map(|r| r.expect("migrated").applied.len()).sum();
-    assert_eq!(applied, shared::store::SCHEMA_VERSION as usize);
+    assert_eq!(applied, shared::store::migration_texts().len());
     database.store().check_schema().await.expect("the right version");
 }
 

@@ -179,6 +179,7 @@ impl Worker {
             None => None,
         };
         self.processor.store.wait_for_schema(&self.shutdown.soft).await;
+        self.processor.store.begin_quotas(&self.config.quotas(), &self.shutdown.soft).await;
         self.spawn_sweeps();
         self.spawn_cancel_poll();
         self.spawn_restart();

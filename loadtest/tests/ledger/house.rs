@@ -15,7 +15,7 @@ use shared::domain::retry::RetryPolicy;
 use shared::domain::schedule::{CatchUp, DEFAULT_CATCH_UP_WINDOW, Overlap, Schedule};
 use shared::domain::task::{Due, NewTask, Semantics, TaskId};
 use shared::store::{
-    CallEnd, CallStart, Claim, Completion, NewCall, Registration, Store, TickInput,
+    Admission, CallEnd, CallStart, Claim, Completion, NewCall, Registration, Store, TickInput,
 };
 use shared::testing::{TestDatabase, needed};
 
@@ -287,9 +287,12 @@ impl House {
             endpoint: "model:80".to_owned(),
             model: "m".to_owned(),
             traceparent: None,
+            est_tokens: 10,
+            est_cost_micro: Some(100),
         };
         let at = CallStart { task: attempt.task_id, token: attempt.token, step: "ask" };
-        assert!(self.store.call_sent(at, &call).await.expect("sent"));
+        let admitted = self.store.call_admit(at, &call).await.expect("asked");
+        assert!(matches!(admitted, Admission::Granted), "{admitted:?}");
         self.store.call_ended(id, &end).await.expect("ended");
     }
 

@@ -1,11 +1,13 @@
 //! Questions to a loaded configuration, and what it says when a value is missing.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
 
 use super::problems::{Problem, Problems};
 use super::{Config, Pool};
+use crate::domain::quota::{Limits, Quota, Scope};
 
 /// A value that is needed now and was given neither in the file nor in the environment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +61,19 @@ impl Config {
             key: "model.default_model",
             variable: "MODEL_NAME",
         })
+    }
+
+    /// All limits and budgets.
+    pub fn quotas(&self) -> Vec<Quota> {
+        let of = |scope: Scope, all: &BTreeMap<String, Limits>| {
+            let quotas = all.iter().map(move |(name, limits)| Quota {
+                scope,
+                name: name.clone(),
+                limits: limits.clone(),
+            });
+            quotas.collect::<Vec<_>>()
+        };
+        [of(Scope::Model, &self.model.limits), of(Scope::Schedule, &self.budgets)].concat()
     }
 
     /// An error where a part of the file (`tasks`, `reports.daily`) uses unset variables.

@@ -14,6 +14,7 @@ mod check;
 mod duration;
 mod environment;
 pub mod keys;
+mod limits;
 mod loading;
 mod payload;
 mod pools;
@@ -137,13 +138,17 @@ impl Loader<'_> {
             secrets: secret_names,
             directory,
         };
+        let model = root.section("model", keys::MODEL);
+        let model = storage::model(&model, loading, scheduler.timezone);
+        let schedules = schedules::schedules(&root, &schedule_context);
         Config {
             path: None,
             name: loading.name.to_owned(),
             database_url: storage::database_url(&storage, loading),
             rabbitmq: storage::rabbitmq(&storage, loading),
-            model: storage::model(&root.section("model", keys::MODEL), loading),
-            schedules: schedules::schedules(&root, &schedule_context),
+            budgets: limits::budgets(&root, &schedules, &model.prices),
+            model,
+            schedules,
             alerts: sections::alerts(&root.section("alerts", keys::ALERTS)),
             http: sections::http(&root.section("http", keys::HTTP)),
             limits: sections::limits(&root.section("limits", keys::LIMITS)),

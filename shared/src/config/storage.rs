@@ -19,9 +19,10 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::check;
 use super::keys;
+use super::limits;
 use super::loading::Loading;
 use super::reader::{Place, Section};
-use super::{Endpoint, Model, ModelLimit, Price, RabbitMq};
+use super::{Endpoint, Model, Price, RabbitMq};
 
 /// Default of `model.timeout`: long answers of slow models still fit.
 pub const DEFAULT_MODEL_TIMEOUT: Duration = Duration::from_mins(2);
@@ -66,7 +67,11 @@ pub(super) fn rabbitmq(storage: &Section<'_>, loading: &Loading<'_>) -> RabbitMq
 }
 
 /// `model`.
-pub(super) fn model(section: &Section<'_>, loading: &Loading<'_>) -> Model {
+pub(super) fn model(
+    section: &Section<'_>,
+    loading: &Loading<'_>,
+    timezone: chrono_tz::Tz,
+) -> Model {
     let any = |_: &str| Ok(());
     let base_url = secret_or_variable(
         section.get("base_url").as_ref(),
@@ -75,7 +80,7 @@ pub(super) fn model(section: &Section<'_>, loading: &Loading<'_>) -> Model {
         check::http_base_url,
     );
     let prices = section.entries("prices").into_iter();
-    let limits = section.entries("limits").into_iter();
+    let prices = prices.map(|(name, place)| (name.to_owned(), price(place))).collect();
     Model {
         base_url: base_url.map(|url| url.expose_secret().to_owned()),
         api_key: secret_or_variable(
@@ -93,8 +98,8 @@ pub(super) fn model(section: &Section<'_>, loading: &Loading<'_>) -> Model {
             .and_then(|place| place.positive_duration())
             .unwrap_or(DEFAULT_MODEL_TIMEOUT),
         endpoints: endpoints(section),
-        prices: prices.map(|(name, place)| (name.to_owned(), price(place))).collect(),
-        limits: limits.map(|(name, place)| (name.to_owned(), model_limit(place))).collect(),
+        limits: limits::limits(section, &prices, timezone),
+        prices,
     }
 }
 
@@ -128,15 +133,4 @@ fn price(place: Place<'_>) -> Price {
     let section = place.section(keys::PRICE);
     let amount = |key| section.required(key).and_then(|place| place.amount()).unwrap_or_default();
     Price { input: amount("input"), output: amount("output") }
-}
-
-fn model_limit(place: Place<'_>) -> ModelLimit {
-    let section = place.section(keys::MODEL_LIMIT);
-    let count = |key| section.get(key).and_then(|place| place.integer(1..=u64::MAX >> 1));
-    ModelLimit {
-        requests_per_minute: count("requests_per_minute"),
-        tokens_per_minute: count("tokens_per_minute"),
-        tokens_per_day: count("tokens_per_day"),
-        cost_per_day: section.get("cost_per_day").and_then(|place| place.amount()),
-    }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 use serde_json::Value;
 
+use crate::domain::quota;
 use crate::domain::retry::RetryPolicy;
 use crate::domain::schedule::Schedule;
 
@@ -34,6 +35,8 @@ pub struct Config {
     pub pools: Vec<Pool>,
     /// `tasks`: the schedules.
     pub schedules: Vec<Schedule>,
+    /// `tasks[*].budget`, by schedule.
+    pub budgets: BTreeMap<String, quota::Limits>,
     /// `alerts`.
     pub alerts: Alerts,
     /// `sources`: named databases of `db_query`.
@@ -107,20 +110,7 @@ pub struct Model {
     /// `prices.<model>`: US dollars per million tokens.
     pub prices: BTreeMap<String, Price>,
     /// `limits.<model>`: what the whole fleet may ask of a model.
-    pub limits: BTreeMap<String, ModelLimit>,
-}
-
-/// `model.limits.<model>`; what is absent is unlimited.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ModelLimit {
-    /// Requests a minute.
-    pub requests_per_minute: Option<u64>,
-    /// Tokens a minute, input and output together.
-    pub tokens_per_minute: Option<u64>,
-    /// Tokens a day, input and output together.
-    pub tokens_per_day: Option<u64>,
-    /// US dollars a day, by `prices`.
-    pub cost_per_day: Option<f64>,
+    pub limits: BTreeMap<String, quota::Limits>,
 }
 
 /// `model.endpoints.<name>`.

@@ -11,6 +11,7 @@ pub mod execution_key;
 pub mod message;
 pub mod outcome;
 pub mod payloads;
+pub mod quota;
 pub mod retry;
 pub mod schedule;
 pub mod task;

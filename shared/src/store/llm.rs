@@ -1,14 +1,20 @@
 //! The journal of model calls: a row before each call, the answer before the step goes on.
 //!
-//! It never calls a model; `worker::llm` does, between `call_sent` and `call_ended`.
+//! It never calls a model; `worker::llm` does, between `call_admit` and `call_ended`.
 
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
 use serde_json::Value;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::connect::Store;
+use super::enqueue::millis;
 use super::error::Error;
 use crate::domain::attempt::ClaimToken;
 use crate::domain::outcome::Failure;
+use crate::domain::quota::{OverBudget, Reason, Scope};
 use crate::domain::task::TaskId;
 
 /// What is known of a question before it is asked.
@@ -38,8 +44,52 @@ pub struct NewCall {
     pub endpoint: String,
     /// Model asked for.
     pub model: String,
-    /// Its chat span.
+    /// Span of its admission, until its end names its own.
     pub traceparent: Option<String>,
+    /// Input and output tokens at most, by estimate.
+    pub est_tokens: i64,
+    /// Their cost in millionths of a US dollar; `None` without a price.
+    pub est_cost_micro: Option<i64>,
+}
+
+/// What became of the wish to call.
+#[derive(Clone, Debug)]
+pub enum Admission {
+    /// It is in the journal and counted: send it now.
+    Granted,
+    /// Not now; nothing is written but who waits.
+    Denied(Denial),
+    /// Another attempt has the task.
+    Fenced,
+}
+
+/// Why a call is not admitted.
+#[derive(Clone, Debug)]
+pub struct Denial {
+    /// Whose quota.
+    pub scope: Scope,
+    /// Its name.
+    pub name: String,
+    /// Which limit.
+    pub reason: Reason,
+    /// When it is this call's turn to ask again: never before the limit allows it, and for each
+    /// that waits another moment.
+    pub wait: Duration,
+    /// What a spent budget makes of the task.
+    pub over_budget: OverBudget,
+    /// The words of the provider that closed the model.
+    pub said: Option<String>,
+    /// When the day of its budget ends.
+    pub resets_at: DateTime<Utc>,
+}
+
+/// For how long an answer closes its model for the whole fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// For so long; then one call probes.
+    For(Duration),
+    /// Until an operator opens it.
+    UntilOpened,
 }
 
 /// Where a call belongs.
@@ -76,6 +126,10 @@ pub struct CallEnd {
     pub cost_micro: Option<i64>,
     /// Why it failed.
     pub failure: Option<Failure>,
+    /// The answer closes the model.
+    pub closes: Option<Closing>,
+    /// Its chat span.
+    pub traceparent: Option<String>,
 }
 
 impl Store {
@@ -98,25 +152,37 @@ impl Store {
         })
     }
 
-    /// Writes that a call goes out; false when the claim is no longer ours.
-    pub async fn call_sent(&self, at: CallStart<'_>, call: &NewCall) -> Result<bool, Error> {
-        let row = self
-            .query_opt(
-                include_str!("sql/call_sent.sql"),
-                &[
-                    &call.id,
-                    &at.task.0,
-                    &at.token.0,
-                    &at.step,
-                    &(call.call_no as i32),
-                    &call.request_hash,
-                    &call.endpoint,
-                    &call.model,
-                    &call.traceparent,
-                ],
-            )
-            .await?;
-        Ok(row.is_some())
+    /// Admits a call by all of its limits and writes it, in one statement; or says what stands in
+    /// the way. A model that nobody has asked before gets its row on the way.
+    ///
+    /// # Errors
+    /// Of the store; where it says `is_passing` and not `is_unreachable`, nothing was written.
+    pub async fn call_admit(&self, at: CallStart<'_>, call: &NewCall) -> Result<Admission, Error> {
+        loop {
+            let row = self
+                .query_opt(
+                    include_str!("sql/call_admit.sql"),
+                    &[
+                        &call.id,
+                        &at.task.0,
+                        &at.token.0,
+                        &at.step,
+                        &(call.call_no as i32),
+                        &call.request_hash,
+                        &call.endpoint,
+                        &call.model,
+                        &call.traceparent,
+                        &call.est_tokens,
+                        &call.est_cost_micro,
+                    ],
+                )
+                .await?;
+            let Some(row) = row else { return Ok(Admission::Fenced) };
+            if row.get("known") {
+                return admission_of(&row);
+            }
+            self.query(include_str!("sql/quota_known.sql"), &[&call.model]).await?;
+        }
     }
 
     /// Writes how a call ended.
@@ -125,6 +191,10 @@ impl Store {
             (Some(_), _) => "done",
             (None, true) => "unknown",
             (None, false) => "failed",
+        };
+        let closes_ms = match end.closes {
+            Some(Closing::For(wait)) => Some(millis(wait)),
+            Some(Closing::UntilOpened) | None => None,
         };
         self.query(
             include_str!("sql/call_ended.sql"),
@@ -141,9 +211,32 @@ impl Store {
                 &end.cost_micro,
                 &end.failure.as_ref().map(|f| f.class.as_str()),
                 &end.failure.as_ref().map(|f| f.message.as_str()),
+                &closes_ms,
+                &(end.closes == Some(Closing::UntilOpened)),
+                &end.traceparent,
             ],
         )
         .await
         .map(drop)
     }
+}
+
+fn admission_of(row: &Row) -> Result<Admission, Error> {
+    if row.get("granted") {
+        return Ok(Admission::Granted);
+    }
+    let text = |column: &str| -> Result<String, Error> {
+        let text: Option<String> = row.get(column);
+        text.ok_or_else(|| Error::row(format!("a denial without {column}")))
+    };
+    let resets_at: Option<DateTime<Utc>> = row.get("tomorrow");
+    Ok(Admission::Denied(Denial {
+        scope: text("scope")?.parse().map_err(Error::row)?,
+        name: text("name")?,
+        reason: text("reason")?.parse().map_err(Error::row)?,
+        wait: Duration::from_millis(row.get::<_, Option<i64>>("wait_ms").unwrap_or(0).max(0) as u64),
+        over_budget: text("over_budget")?.parse().map_err(Error::row)?,
+        said: row.get("closed_reason"),
+        resets_at: resets_at.ok_or_else(|| Error::row("a denial without a day"))?,
+    }))
 }

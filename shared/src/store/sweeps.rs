@@ -69,6 +69,12 @@ impl Store {
         self.give_back(SQL, "abandoned", message, &[&by.0, &held, &millis(AUDIT_AGE)]).await
     }
 
+    /// Ends calls whose attempt has ended without a word about them, as of unknown outcome, and
+    /// forgets who waited for a quota and has ended. Answers how many calls.
+    pub async fn end_lost_calls(&self) -> Result<usize, Error> {
+        Ok(self.query(include_str!("sql/calls_lost.sql"), &[]).await?.len())
+    }
+
     /// Clears the marks of tasks whose message is gone; answers which.
     pub async fn find_lost(&self, grace: Duration, depths: &[Lost]) -> Result<Vec<TaskId>, Error> {
         let pools: Vec<&str> = depths.iter().map(|d| d.pool.as_str()).collect();

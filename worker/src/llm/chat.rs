@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shared::domain::outcome::{ErrorClass, Failure, TaskError};
 use shared::retry::Pauses;
-use shared::store::{CallEnd, CallStart, NewCall};
+use shared::store::CallEnd;
 use shared::telemetry::captures_content;
 use shared::telemetry::metrics::{self, ChatMeasures};
 use shared::telemetry::names::gen_ai;
@@ -12,11 +12,12 @@ use shared::telemetry::spans::{self, Chat, Server, Span};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::admit::closing;
 use super::answer::ChatAnswer;
 use super::client::Prepared;
 use super::error::LlmError;
 use super::request::ChatRequest;
-use crate::context::{Context, claim_lost, store_error};
+use crate::context::{Context, store_error};
 
 /// How often a question may be asked again after a call whose outcome nobody knows.
 pub const UNKNOWN_BUDGET: u32 = 1;
@@ -50,11 +51,11 @@ impl Context {
             return Err(empty_for_good());
         }
 
-        let asked = self.ask(step, &call, known.calls + 1).await;
+        let asked = self.ask_any(step, &call, known.calls + 1).await;
         let asked = match asked {
             // Once, since from now on the model is known to want the other name.
             Err(Failed::Llm(LlmError::LimitName { .. })) => {
-                self.ask(step, &call, known.calls + 2).await
+                self.ask_any(step, &call, known.calls + 2).await
             }
             asked => asked,
         };
@@ -69,23 +70,23 @@ impl Context {
                 Err(empty_for_good())
             }
             Err(Failed::Llm(error)) => Err(error.into()),
-            Err(Failed::House(error)) => Err(error),
+            Err(Failed::House(error) | Failed::Instead { otherwise: error, .. }) => Err(error),
         }
     }
 
-    /// One physical call, in the journal before and after.
-    async fn ask(
+    /// One physical call, admitted before and settled after.
+    pub(super) async fn ask(
         &self,
         step: &str,
         call: &Prepared<'_>,
         number: u32,
     ) -> Result<ChatAnswer, Failed> {
-        let left = self.time_left().saturating_sub(MARGIN.min(self.timeout / 10));
-        if left.is_zero() {
+        let left = || self.time_left().saturating_sub(MARGIN.min(self.timeout / 10));
+        if left().is_zero() {
             let failure = Failure::new(ErrorClass::Timeout, "no time was left to ask the model");
             return Err(Failed::House(TaskError::Retry { failure, after: None }));
         }
-        let id = Uuid::new_v4();
+        let id = self.admit(step, call, number).await?;
         let call_id = id.to_string();
         let span = spans::chat(&Chat {
             model: &call.model,
@@ -98,25 +99,13 @@ impl Context {
             call_id: Some(&call_id),
         });
         let traceparent = span.traceparent();
-        let new = NewCall {
-            id,
-            call_no: number,
-            request_hash: call.hash.clone(),
-            endpoint: call.endpoint.target(),
-            model: call.model.clone(),
-            traceparent: traceparent.clone(),
-        };
-        let start = CallStart { task: self.task_id, token: self.token, step };
-        if !self.house.store.call_sent(start, &new).await.map_err(store_error)? {
-            return Err(Failed::House(claim_lost()));
-        }
-
         let started = Instant::now();
-        let deadline = started + self.house.models.timeout().min(left);
+        let deadline = started + self.house.models.timeout().min(left());
         let asked = self.house.models.ask(call, id, traceparent.as_deref(), deadline);
         let answer = span.in_scope(asked).await;
         self.tell(&span, call, &answer, started.elapsed());
-        self.keep(id, call, &answer).await?;
+        let end = CallEnd { traceparent, ..self.end_of(call, &answer) };
+        self.keep(id, &end).await?;
         let answer = answer?;
         if answer.is_empty() && answer.finish_reason.as_deref() != Some("length") {
             return Err(LlmError::Empty("it may be asked once more".to_owned()).into());
@@ -178,16 +167,10 @@ impl Context {
 
     /// Writes the end of a call. It holds on while the store is away: the answer is paid, and a
     /// lost one would be paid again.
-    async fn keep(
-        &self,
-        id: Uuid,
-        call: &Prepared<'_>,
-        answer: &Result<ChatAnswer, LlmError>,
-    ) -> Result<(), Failed> {
-        let end = self.end_of(call, answer);
+    async fn keep(&self, id: Uuid, end: &CallEnd) -> Result<(), Failed> {
         let mut pauses = Pauses::new();
         loop {
-            match self.house.store.call_ended(id, &end).await {
+            match self.house.store.call_ended(id, end).await {
                 Ok(()) => return Ok(()),
                 Err(error) if error.is_unreachable() => {
                     tracing::warn!(%error, "holding a model's answer until it can be stored");
@@ -206,6 +189,7 @@ impl Context {
                 return CallEnd {
                     unknown: error.outcome_unknown(),
                     failure: Some(Failure::new(error.class(), message)),
+                    closes: closing(error),
                     ..CallEnd::default()
                 };
             }
@@ -226,15 +210,20 @@ impl Context {
                 usage.output_tokens,
             ),
             failure: empty.then(|| Failure::new(ErrorClass::Retryable, "the answer was empty")),
-            unknown: false,
+            ..CallEnd::default()
         }
     }
 }
 
 /// Why a call brought nothing: the model's side or ours.
-enum Failed {
+pub(super) enum Failed {
     Llm(LlmError),
     House(TaskError),
+    /// A spent budget sends to another model; `otherwise` where that way is a circle.
+    Instead {
+        model: String,
+        otherwise: TaskError,
+    },
 }
 
 impl From<LlmError> for Failed {

@@ -9,7 +9,7 @@ use rand::Rng;
 use shared::domain::outcome::{ErrorClass, Failure, TaskError};
 
 /// Wait after a 429 that names no time.
-const DEFAULT_WAIT: Duration = Duration::from_secs(10);
+pub(super) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 /// Most that is added to a wait, in per cent: workers must not come back in the same instant.
 const SPREAD_PERCENT: u32 = 20;
 

@@ -5,6 +5,7 @@
 //! answer is paid twice. There is no hidden retry in here: one question is one request, and what
 //! becomes of a failure is decided by the task's own policy.
 
+mod admit;
 mod answer;
 mod body;
 mod chat;
@@ -19,6 +20,7 @@ pub(crate) use body::{json as lenient_json, quote};
 pub(crate) use error::spread;
 pub(crate) use hint::wait_hint;
 
+pub use admit::{CLOSED_SLOT_WAIT, SLOT_WAIT};
 pub use answer::{ChatAnswer, TokenUsage, ToolCall};
 pub use client::Models;
 pub use error::LlmError;
