@@ -6,5 +6,7 @@ mod chat;
 mod house;
 #[path = "handlers/http.rs"]
 mod http;
+#[path = "handlers/quota.rs"]
+mod quota;
 #[path = "handlers/report.rs"]
 mod report;
