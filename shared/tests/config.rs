@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 use shared::config::{self, Config, Problems};
+use shared::domain::quota::{Limits, OverBudget, Scope};
 use shared::domain::schedule::{CatchUp, Overlap};
 
+#[path = "config/limits.rs"]
+mod limits;
 #[path = "config/manual.rs"]
 mod manual;
 #[path = "config/problems.rs"]
@@ -89,7 +92,9 @@ model:
   timeout: 60
   endpoints: {local: {base_url: "http://127.0.0.1:8000/v1", api_key: k, models: [m2, m3]}}
   prices: {m1: {input: 3, output: 15.5}}
-  limits: {m1: {requests_per_minute: 60, tokens_per_minute: 1000, tokens_per_day: 5000, cost_per_day: 2.5}}
+  limits:
+    m1: {requests_per_minute: 60, burst: 5, tokens_per_minute: 1000, in_flight: 7, daily_tokens: 5000, daily_cost: 2.5, timezone: UTC, over_budget: {downgrade: m2}}
+    m2: {daily_tokens: 5000, over_budget: dead}
 task_pools: {one: {max_workers: 3, task_types: [http_call, my_own]}}
 tasks:
 - name: full
@@ -107,6 +112,7 @@ tasks:
   retry_backoff_max: 2
   semantics: at_most_once
   paused: true
+  budget: {daily_tokens: 100, daily_cost: 0.5, over_budget: "downgrade: m3"}
 - {name: short, schedule: "@hourly", task_type: http_call}
 alerts: {webhook: "https://hooks.example/x", repeat: 1h}
 sources: {reporting: {dsn: "host=db dbname=x", mode: write, max_rows: 5, statement_timeout: 7}}
@@ -143,7 +149,29 @@ http_addr: "localhost:9090"
     assert_eq!(short.execution_key_template, "{{ schedule }}@{{ scheduled_at }}");
     assert_eq!(config.model.api_key.as_ref().map(ExposeSecret::expose_secret), Some("key"));
     assert_eq!(config.model.endpoints["local"].models, ["m2", "m3"]);
-    assert_eq!(config.model.limits["m1"].tokens_per_day, Some(5000));
+    let limits = Limits {
+        requests_per_minute: Some(60),
+        burst: Some(5),
+        tokens_per_minute: Some(1000),
+        in_flight: Some(7),
+        daily_tokens: Some(5000),
+        daily_cost_micro: Some(2_500_000),
+        timezone: chrono_tz::UTC,
+        over_budget: OverBudget::Downgrade("m2".to_owned()),
+    };
+    assert_eq!(config.model.limits["m1"], limits);
+    let second = &config.model.limits["m2"];
+    assert_eq!(
+        (&second.over_budget, second.timezone),
+        (&OverBudget::Dead, chrono_tz::Asia::Shanghai)
+    );
+    let budget = &config.budgets["full"];
+    assert_eq!((budget.daily_tokens, budget.daily_cost_micro), (Some(100), Some(500_000)));
+    assert_eq!(budget.over_budget, OverBudget::Downgrade("m3".to_owned()));
+    assert_eq!(budget.timezone, chrono_tz::Europe::Berlin, "its schedule's");
+    let quotas = config.quotas();
+    let names: Vec<_> = quotas.iter().map(|quota| (quota.scope, quota.name.as_str())).collect();
+    assert_eq!(names, [(Scope::Model, "m1"), (Scope::Model, "m2"), (Scope::Schedule, "full")]);
     assert_eq!(config.http.allow_hosts, ["internal.example:8080"]);
     assert_eq!((config.limits.crash_limit, config.limits.drain), (2, Duration::ZERO));
     assert!(!config.sources["reporting"].read_only);

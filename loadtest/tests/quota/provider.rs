@@ -9,6 +9,8 @@ use shared::testing::within;
 use crate::house::{House, PATIENCE};
 
 const HINT: TimeDelta = TimeDelta::seconds(5);
+/// Before it says 429.
+const THINKS: TimeDelta = TimeDelta::seconds(2);
 /// 200 tasks are sent away and come back, on a loaded machine.
 const HEALED: Duration = Duration::from_secs(180);
 
@@ -16,8 +18,11 @@ const HEALED: Duration = Duration::from_secs(180);
 async fn a_429_closes_the_model_for_the_fleet_and_costs_no_attempt() {
     let mut house =
         House::open("provider", "{m: {in_flight: 4}}", 8, Duration::from_millis(50)).await;
-    // All four that may be under way hear it; after that the provider is well again.
-    house.stub.script("m", vec![Fault { times: Some(4), ..Fault::status(429).after(5) }]);
+    // All four that may be under way hear it, after a time in which all of them are; after that the
+    // provider is well again.
+    let hang_ms = THINKS.num_milliseconds().unsigned_abs();
+    let limited = Fault { times: Some(4), hang_ms, ..Fault::status(429).after(5) };
+    house.stub.script("m", vec![limited]);
     house.workers(4).await;
     house.ask("m", 200).await;
 
@@ -29,7 +34,8 @@ async fn a_429_closes_the_model_for_the_fleet_and_costs_no_attempt() {
     house.until(HEALED, "SELECT count(*) FROM tasks WHERE state = 'completed'", 220).await;
 
     let calls = house.calls("m");
-    let heard = calls.iter().find(|call| call.status == Some(429)).expect("a 429").time;
+    let limited = calls.iter().find(|call| call.status == Some(429)).expect("a 429");
+    let heard = limited.time + THINKS;
     let before = calls.iter().filter(|call| call.time < heard + HINT).count();
     let others = house.calls("n");
     let aside = others.iter().filter(|call| call.time < heard + HINT).count();

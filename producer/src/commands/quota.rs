@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use shared::config::{Config, suggestion};
 use shared::domain::quota::{Scope, micro};
-use shared::store::{LimitChange, QuotaRow, Store};
+use shared::store::{Change, LimitChange, QuotaRow, Store};
 
 use super::connect::{Context, actor, bounded};
 use super::error::{Answer, CommandError};
@@ -17,11 +17,13 @@ use super::output::{self, counted, or_dash, time};
 pub enum Quota {
     /// Lists quotas with what is used of them
     List,
+    /// Sets limits for the whole fleet, until the entry in belfry.yaml changes
     Set(Set),
+    /// Opens a model that its provider has closed, and calls its tasks back
     Open(Open),
 }
 
-/// Sets limits for the whole fleet, until the entry in belfry.yaml changes.
+/// Which limits.
 #[derive(Debug, Args)]
 pub struct Set {
     /// The model, or the schedule
@@ -35,7 +37,7 @@ pub struct Set {
     limits: Vec<String>,
 }
 
-/// Opens a model that its provider has closed, and calls its tasks back.
+/// Which model.
 #[derive(Debug, Args)]
 pub struct Open {
     /// The model
@@ -136,7 +138,7 @@ async fn set(args: Set, context: &Context) -> Answer {
         change.timezone = entry.map(|schedule| schedule.timezone);
     }
     is_known(&store, &config, scope, &args.name).await?;
-    if matches!(change.daily_cost_micro, Some(Some(_)))
+    if matches!(change.daily_cost_micro, Change::Set(_))
         && scope == Scope::Model
         && !config.model.prices.contains_key(&args.name)
     {
@@ -203,8 +205,8 @@ async fn is_known(store: &Store, config: &Config, scope: Scope, name: &str) -> A
 
 fn is_budget(change: &LimitChange) -> bool {
     let rest = LimitChange {
-        daily_tokens: None,
-        daily_cost_micro: None,
+        daily_tokens: Change::Keep,
+        daily_cost_micro: Change::Keep,
         over_budget: None,
         ..change.clone()
     };
@@ -216,30 +218,30 @@ fn change_of(words: &[String]) -> Result<LimitChange, String> {
     let mut change = LimitChange::default();
     for word in words {
         let (key, value) = word.split_once('=').ok_or(format!("{word}: expected KEY=VALUE"))?;
-        let value = value.trim();
+        let (key, value) = (key.trim(), value.trim());
         let wrong = |what: &str| format!("{key}: {what}, found {value:?}");
-        let rate = || limit::<u32>(value).ok_or(wrong("expected a whole number from 1, or none"));
-        let count = || limit::<u64>(value).ok_or(wrong("expected a whole number from 1, or none"));
-        match key.trim() {
-            "requests_per_minute" => change.requests_per_minute = Some(rate()?),
-            "burst" => change.burst = Some(rate()?.ok_or(wrong("expected a whole number from 1"))?),
-            "tokens_per_minute" => change.tokens_per_minute = Some(count()?),
-            "in_flight" => change.in_flight = Some(rate()?),
-            "daily_tokens" => change.daily_tokens = Some(count()?),
+        match key {
+            "requests_per_minute" => {
+                change.requests_per_minute = limit(value).map_err(|e| wrong(&e))?
+            }
+            "burst" => {
+                let Change::Set(burst) = limit(value).map_err(|e| wrong(&e))? else {
+                    return Err(wrong("expected a whole number from 1"));
+                };
+                change.burst = Some(burst);
+            }
+            "tokens_per_minute" => {
+                change.tokens_per_minute = limit(value).map_err(|e| wrong(&e))?
+            }
+            "in_flight" => change.in_flight = limit(value).map_err(|e| wrong(&e))?,
+            "daily_tokens" => change.daily_tokens = limit(value).map_err(|e| wrong(&e))?,
             "daily_cost" => {
-                change.daily_cost_micro = Some(match value {
-                    "none" => None,
-                    _ => {
-                        let dollars = value.parse::<f64>().ok();
-                        let dollars =
-                            dollars.filter(|usd| usd.is_finite() && (1e-6..=1e9).contains(usd));
-                        Some(micro(dollars.ok_or(wrong("expected US dollars, or none"))?))
-                    }
-                });
+                change.daily_cost_micro =
+                    money(value).ok_or(wrong("expected US dollars, or none"))?
             }
             "timezone" => {
-                change.timezone =
-                    Some(value.parse().map_err(|_| wrong("expected an IANA name such as UTC"))?);
+                let zone = value.parse().map_err(|_| wrong("expected an IANA name such as UTC"))?;
+                change.timezone = Some(zone);
             }
             "over_budget" => {
                 change.over_budget = Some(value.parse().map_err(|what: String| wrong(&what))?);
@@ -248,6 +250,29 @@ fn change_of(words: &[String]) -> Result<LimitChange, String> {
         }
     }
     Ok(change)
+}
+
+/// A number from 1 that its column can hold, or none.
+fn limit<T: TryFrom<i64>>(text: &str) -> Result<Change<T>, String> {
+    if text == "none" {
+        return Ok(Change::Lift);
+    }
+    // `integer` for rates, `bigint` for tokens.
+    let most = if size_of::<T>() == 4 { i64::from(i32::MAX) } else { i64::MAX };
+    let number = text.parse::<i64>().ok().filter(|number| (1..=most).contains(number));
+    let number = number.and_then(|number| T::try_from(number).ok());
+    number
+        .map(Change::Set)
+        .ok_or_else(|| format!("expected a whole number from 1 to {most}, or none"))
+}
+
+/// US dollars, or none.
+fn money(text: &str) -> Option<Change<u64>> {
+    if text == "none" {
+        return Some(Change::Lift);
+    }
+    let dollars = text.parse::<f64>().ok()?;
+    (1e-6..=1e9).contains(&dollars).then(|| Change::Set(micro(dollars)))
 }
 
 /// What can be set.
@@ -261,17 +286,6 @@ const KEYS: [&str; 8] = [
     "timezone",
     "over_budget",
 ];
-
-/// A number from 1 that the database can hold, or none.
-fn limit<T: TryFrom<i64>>(text: &str) -> Option<Option<T>> {
-    if text == "none" {
-        return Some(None);
-    }
-    // What fits the columns: `integer` for rates, `bigint` for tokens.
-    let most = if size_of::<T>() == 4 { i64::from(i32::MAX) } else { i64::MAX };
-    let number = text.parse::<i64>().ok().filter(|number| (1..=most).contains(number))?;
-    T::try_from(number).ok().map(Some)
-}
 
 #[cfg(test)]
 mod tests {
@@ -293,10 +307,10 @@ mod tests {
             "over_budget=downgrade: small",
         ]);
         let expected = LimitChange {
-            requests_per_minute: Some(Some(60)),
+            requests_per_minute: Change::Set(60),
             burst: Some(5),
-            in_flight: Some(None),
-            daily_cost_micro: Some(Some(2_500_000)),
+            in_flight: Change::Lift,
+            daily_cost_micro: Change::Set(2_500_000),
             over_budget: Some(OverBudget::Downgrade("small".to_owned())),
             ..LimitChange::default()
         };

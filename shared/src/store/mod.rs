@@ -45,7 +45,7 @@ pub use llm::{Admission, CallEnd, CallStart, Closing, Denial, NewCall, StoredCal
 #[cfg(feature = "testing")]
 pub use migrate::migration_texts;
 pub use migrate::{MigrationReport, SCHEMA_VERSION, migrate};
-pub use quotas::{LimitChange, QuotaRow, WAKE_STEP};
+pub use quotas::{Change, LimitChange, QuotaRow, WAKE_STEP};
 pub use record::{Completion, Recorded};
 pub use relay::Unpublished;
 pub use schedules::{Applied, ScheduleRow};

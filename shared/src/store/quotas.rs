@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio_postgres::Row;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -77,21 +77,33 @@ pub struct QuotaRow {
     pub waiting: i64,
 }
 
-/// Limits that an operator changes; the inner `None` lifts one.
+/// What becomes of a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Change<T> {
+    /// It stays.
+    #[default]
+    Keep,
+    /// There is none any more.
+    Lift,
+    /// It is this.
+    Set(T),
+}
+
+/// Limits that an operator changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitChange {
     /// Requests a minute.
-    pub requests_per_minute: Option<Option<u32>>,
+    pub requests_per_minute: Change<u32>,
     /// Requests at once; absent while the rate changes, it follows the rate.
     pub burst: Option<u32>,
     /// Tokens a minute.
-    pub tokens_per_minute: Option<Option<u64>>,
+    pub tokens_per_minute: Change<u64>,
     /// Calls at a time.
-    pub in_flight: Option<Option<u32>>,
+    pub in_flight: Change<u32>,
     /// Tokens a day.
-    pub daily_tokens: Option<Option<u64>>,
+    pub daily_tokens: Change<u64>,
     /// Millionths of a US dollar a day.
-    pub daily_cost_micro: Option<Option<u64>>,
+    pub daily_cost_micro: Change<u64>,
     /// Whose midnight ends the day.
     pub timezone: Option<chrono_tz::Tz>,
     /// What then becomes of tasks.
@@ -101,35 +113,54 @@ pub struct LimitChange {
 impl LimitChange {
     /// The changed columns.
     fn columns(&self) -> Value {
-        let mut all = Map::new();
-        if let Some(requests_per_minute) = self.requests_per_minute {
-            let limits = Limits { requests_per_minute, burst: self.burst, ..Limits::default() };
-            all.insert("requests_per_minute".to_owned(), json!(requests_per_minute));
-            all.insert("burst".to_owned(), json!(limits.burst()));
-        } else if let Some(burst) = self.burst {
-            all.insert("burst".to_owned(), json!(burst));
+        let mut all = Columns::default();
+        all.change("requests_per_minute", self.requests_per_minute);
+        // Bursts go with their rates.
+        match (self.requests_per_minute, self.burst) {
+            (Change::Set(rate), burst) => {
+                let limits = Limits { requests_per_minute: Some(rate), burst, ..Limits::default() };
+                all.put("burst", limits.burst());
+            }
+            (Change::Lift, _) => all.put("burst", Value::Null),
+            (Change::Keep, Some(burst)) => all.put("burst", burst),
+            (Change::Keep, None) => {}
         }
-        if let Some(tokens_per_minute) = self.tokens_per_minute {
-            let limits = Limits { tokens_per_minute, ..Limits::default() };
-            all.insert("tokens_per_minute".to_owned(), json!(tokens_per_minute));
-            all.insert("token_burst".to_owned(), json!(limits.token_burst()));
+        all.change("tokens_per_minute", self.tokens_per_minute);
+        match self.tokens_per_minute {
+            Change::Set(rate) => {
+                let limits = Limits { tokens_per_minute: Some(rate), ..Limits::default() };
+                all.put("token_burst", limits.token_burst());
+            }
+            Change::Lift => all.put("token_burst", Value::Null),
+            Change::Keep => {}
         }
-        if let Some(in_flight) = self.in_flight {
-            all.insert("max_in_flight".to_owned(), json!(in_flight));
-        }
-        if let Some(daily_tokens) = self.daily_tokens {
-            all.insert("daily_tokens".to_owned(), json!(daily_tokens));
-        }
-        if let Some(daily_cost_micro) = self.daily_cost_micro {
-            all.insert("daily_cost_micro".to_owned(), json!(daily_cost_micro));
-        }
+        all.change("max_in_flight", self.in_flight);
+        all.change("daily_tokens", self.daily_tokens);
+        all.change("daily_cost_micro", self.daily_cost_micro);
         if let Some(timezone) = self.timezone {
-            all.insert("timezone".to_owned(), timezone.name().into());
+            all.put("timezone", timezone.name());
         }
         if let Some(over_budget) = &self.over_budget {
-            all.insert("over_budget".to_owned(), over_budget.to_string().into());
+            all.put("over_budget", over_budget.to_string());
         }
-        Value::Object(all)
+        Value::Object(all.0)
+    }
+}
+
+#[derive(Default)]
+struct Columns(Map<String, Value>);
+
+impl Columns {
+    fn put(&mut self, column: &str, value: impl Into<Value>) {
+        self.0.insert(column.to_owned(), value.into());
+    }
+
+    fn change<T: Into<Value>>(&mut self, column: &str, change: Change<T>) {
+        match change {
+            Change::Keep => {}
+            Change::Lift => self.put(column, Value::Null),
+            Change::Set(limit) => self.put(column, limit),
+        }
     }
 }
 
@@ -145,7 +176,7 @@ impl Store {
         leads: bool,
     ) -> Result<Vec<(Scope, String)>, Error> {
         let column = |of: fn(&Limits) -> Option<u64>| -> Vec<Option<i64>> {
-            quotas.iter().map(|q| of(&q.limits).map(|n| n.cast_signed())).collect()
+            quotas.iter().map(|q| of(&q.limits).map(u64::cast_signed)).collect()
         };
         let small = |of: fn(&Limits) -> Option<u32>| -> Vec<Option<i32>> {
             quotas.iter().map(|q| of(&q.limits).map(u32::cast_signed)).collect()

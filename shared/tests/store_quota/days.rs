@@ -5,7 +5,7 @@ use std::time::Duration;
 use shared::domain::outcome::{ErrorClass, Failure, Outcome};
 use shared::domain::quota::{Limits, OverBudget, Reason, Scope};
 use shared::domain::task::TaskState;
-use shared::store::LimitChange;
+use shared::store::{Change, LimitChange};
 
 use crate::fleet::{Fleet, told};
 
@@ -137,7 +137,7 @@ async fn a_raised_budget_calls_back_who_was_sent_away() {
     assert_eq!(fleet.house.state(task).await, TaskState::Scheduled);
     assert_eq!(fleet.quota("m").await.waiting, 1);
 
-    let more = LimitChange { daily_tokens: Some(Some(100)), ..LimitChange::default() };
+    let more = LimitChange { daily_tokens: Change::Set(100), ..LimitChange::default() };
     fleet.store.set_quota(Scope::Model, "m", &more, "ann").await.expect("set");
     let woken = fleet.store.wake_waiting(Scope::Model, "m").await.expect("woken");
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shared::domain::quota::{Limits, OverBudget, Quota, Reason, Scope};
-use shared::store::{Admission, LimitChange, NewCall};
+use shared::store::{Admission, Change, LimitChange, NewCall};
 
 use crate::fleet::{Fleet, told};
 
@@ -129,7 +129,7 @@ async fn a_hand_wins_over_the_file_until_the_file_says_something_new() {
     fleet.store.apply_quotas(&file(50), false).await.expect("a worker with another file");
     assert_eq!(rpm().await, Some(60), "only the leader changes what is there");
 
-    let by_hand = LimitChange { requests_per_minute: Some(Some(30)), ..LimitChange::default() };
+    let by_hand = LimitChange { requests_per_minute: Change::Set(30), ..LimitChange::default() };
     fleet.store.set_quota(Scope::Model, "m", &by_hand, "ann").await.expect("set");
     let quota = fleet.quota("m").await;
     assert_eq!((quota.requests_per_minute, quota.burst), (Some(30), Some(5)));
@@ -143,7 +143,7 @@ async fn a_hand_wins_over_the_file_until_the_file_says_something_new() {
     fleet.store.apply_quotas(&[], true).await.expect("taken out");
     assert_eq!((rpm().await, fleet.quota("m").await.in_file), (None, false));
 
-    let lifted = LimitChange { requests_per_minute: Some(None), ..LimitChange::default() };
+    let lifted = LimitChange { requests_per_minute: Change::Lift, ..LimitChange::default() };
     fleet.store.set_quota(Scope::Model, "new", &lifted, "ann").await.expect("set");
     fleet.store.apply_quotas(&[], true).await.expect("a hand's row is no file's");
     assert_eq!(fleet.quota("new").await.set_by.as_deref(), Some("ann"));

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use rand::Rng;
-use shared::domain::outcome::{ErrorClass, Failure, TaskError};
+use shared::domain::outcome::TaskError;
 use shared::domain::quota::{OverBudget, Reason};
 use shared::store::{Admission, CallStart, Closing, Denial, NewCall};
 use shared::telemetry::names::belfry;
@@ -230,6 +230,7 @@ fn tokens(text: &str) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use shared::domain::outcome::ErrorClass;
     use shared::domain::quota::Scope;
 
     use super::super::request::Message;
