@@ -115,7 +115,6 @@ UPDATE llm_calls c SET schedule = t.schedule, task_type = n.task_type
 FROM tasks t JOIN task_inputs n ON n.task_id = t.id WHERE t.id = c.task_id;
 -- Calls under way are few, whatever the journal holds.
 CREATE INDEX llm_calls_sent ON llm_calls (task_id) WHERE state = 'sent';
-CREATE INDEX llm_calls_started ON llm_calls (started_at);
 
 -- What a call counts for, by its state: under way it holds its estimate; ended it has used what was
 -- billed; with an unknown outcome it has used its estimate. Each change of state moves its rows by
