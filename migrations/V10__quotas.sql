@@ -199,7 +199,8 @@ CREATE TRIGGER llm_calls_settle AFTER UPDATE ON llm_calls
     REFERENCING OLD TABLE AS was NEW TABLE AS is_now
     FOR EACH STATEMENT EXECUTE FUNCTION llm_calls_settle();
 
--- A closed model is told like a dead letter.
-ALTER TABLE alerts DROP CONSTRAINT alerts_kind_check;
-ALTER TABLE alerts ADD CONSTRAINT alerts_kind_check CHECK (kind ~ '^[a-z_]+$');
-COMMENT ON COLUMN alerts.kind IS 'dead: a task was given up; quota: a model is closed until somebody opens it, or a daily budget is spent';
+-- A closed model is told like a dead letter. Kinds are words: what each means, its writer knows.
+ALTER TABLE alerts DROP CONSTRAINT IF EXISTS alerts_kind_check;
+ALTER TABLE alerts DROP CONSTRAINT IF EXISTS alerts_kind_known;
+ALTER TABLE alerts ADD CONSTRAINT alerts_kind_word CHECK (kind ~ '^[a-z_]+$');
+COMMENT ON COLUMN alerts.kind IS 'dead: a task was given up; quota: a model is closed until somebody opens it, or a daily budget is spent; test: somebody tries the webhook; else the kind of its episodes';

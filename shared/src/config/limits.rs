@@ -37,8 +37,9 @@ pub(super) fn limits(
         read.insert((*name).to_owned(), limits);
     }
     for (name, place) in entries {
-        if let Some(circle) = circle(&read, name) {
-            let place = place.section(keys::MODEL_LIMIT).get("over_budget").expect("it was read");
+        if let Some(circle) = circle(&read, name)
+            && let Some(place) = place.section(keys::MODEL_LIMIT).get("over_budget")
+        {
             place.problem(format!("leads back to where it began: {circle}"));
         }
     }

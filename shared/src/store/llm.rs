@@ -153,13 +153,12 @@ impl Store {
     }
 
     /// Admits a call by all of its limits and writes it, in one statement; or says what stands in
-    /// the way. A model that nobody has asked before gets its row on the way.
-    ///
-    /// # Errors
-    /// Of the store; where it says `is_passing` and not `is_unreachable`, nothing was written.
+    /// the way. A model that nobody has asked before gets its row on the way. Safe to repeat with
+    /// the same call until it answers.
     pub async fn call_admit(&self, at: CallStart<'_>, call: &NewCall) -> Result<Admission, Error> {
+        let mut collided = false;
         loop {
-            let row = self
+            let asked = self
                 .query_opt(
                     include_str!("sql/call_admit.sql"),
                     &[
@@ -176,7 +175,15 @@ impl Store {
                         &call.est_cost_micro,
                     ],
                 )
-                .await?;
+                .await;
+            let row = match asked {
+                // A repeat that met its own first asking, which was not yet over: now it is.
+                Err(error) if error.code() == Some("23505") && !collided => {
+                    collided = true;
+                    continue;
+                }
+                answer => answer?,
+            };
             let Some(row) = row else { return Ok(Admission::Fenced) };
             if row.get("known") {
                 return admission_of(&row);

@@ -8,7 +8,7 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 use shared::domain::outcome::Outcome;
 use shared::domain::quota::{Limits, Scope};
-use shared::store::{CallEnd, CallStart, Closing, Completion};
+use shared::store::{Admission, CallEnd, CallStart, Closing, Completion};
 
 use crate::fleet::{Fleet, RACERS};
 use crate::house::{TTL, completed, failure};
@@ -51,6 +51,24 @@ async fn an_end_that_is_told_twice_counts_once() {
         assert_eq!((quota.in_flight, quota.held_tokens, quota.used_tokens), (0, 0, 7), "{name}");
         assert!((quota.used_cost - 70e-6).abs() < 1e-12);
     }
+}
+
+/// Whoever lost the answer asks again, and is in already: also when nobody else would be.
+#[tokio::test]
+async fn an_admission_that_is_asked_for_twice_counts_once() {
+    let fleet = Fleet::open().await;
+    let limits = Limits { requests_per_minute: Some(60), burst: Some(1), ..Limits::default() };
+    fleet.limit(Scope::Model, "m", limits).await;
+    let call = fleet.call("m");
+
+    for _ in 0..3 {
+        let answer = fleet.admit(&call).await;
+        assert!(matches!(answer, Admission::Granted), "{answer:?}");
+    }
+
+    let quota = fleet.quota("m").await;
+    assert_eq!((quota.in_flight, quota.held_tokens, quota.waiting), (1, 10, 0));
+    audit(&fleet).await;
 }
 
 /// Its attempt dies, so the estimate is used; its answer comes late all the same, and counts instead.

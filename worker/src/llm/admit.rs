@@ -8,6 +8,7 @@ use std::time::Duration;
 use rand::Rng;
 use shared::domain::outcome::TaskError;
 use shared::domain::quota::{OverBudget, Reason};
+use shared::retry::Pauses;
 use shared::store::{Admission, CallStart, Closing, Denial, NewCall};
 use shared::telemetry::names::belfry;
 use shared::telemetry::{metrics, spans};
@@ -28,8 +29,6 @@ pub const SLOT_WAIT: Duration = Duration::from_secs(5);
 pub const CLOSED_SLOT_WAIT: Duration = Duration::from_secs(1);
 /// Most that is added to a wait, so that no two workers come back in the same instant.
 const LATER: Duration = Duration::from_secs(1);
-/// Pause after a lock that took too long.
-const LOCK_PAUSE: Duration = Duration::from_millis(100);
 /// Output tokens of a question that names no limit.
 const ASSUMED_OUTPUT: i64 = 4096;
 /// Tokens around each message.
@@ -106,6 +105,7 @@ impl Context {
     ) -> Result<Option<Denial>, TaskError> {
         let at = CallStart { task: self.task_id, token: self.token, step };
         let patience = SLOT_WAIT.min(self.time_left() / 2);
+        let mut pauses = Pauses::new();
         loop {
             let pause = match self.house.store.call_admit(at, new).await {
                 Ok(Admission::Granted) => return Ok(None),
@@ -119,14 +119,9 @@ impl Context {
                     }
                     pause
                 }
-                // Rolled back for certain: a row that was locked for too long is no failure.
-                Err(error)
-                    if error.is_passing()
-                        && !error.is_unreachable()
-                        && started.elapsed() < patience =>
-                {
-                    later(LOCK_PAUSE)
-                }
+                // Away, or a row that was locked for too long: no failure of the work, and safe to
+                // repeat. What bounds it is the attempt's own time.
+                Err(error) if error.is_passing() => pauses.next_pause(),
                 Err(error) => return Err(store_error(error)),
             };
             tokio::time::sleep(pause).await;

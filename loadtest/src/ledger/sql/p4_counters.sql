@@ -1,10 +1,13 @@
 -- What a quota counts is what the journal says: calls under way, their estimates, and what those that
--- have ended used on the day that is counted. A counter that drifts lets in too many, or nobody.
+-- have ended used on the day that is counted. A counter that drifts lets in too many, or nobody. Where
+-- tasks are kept for less than that ($1, seconds), what was used may be more than is still written.
 SELECT format('quota %s %s counts %s in flight, %s tokens and %s held, %s tokens and %s used; its calls say %s, %s and %s, %s and %s',
               q.scope, q.name, q.in_flight, q.held_tokens, q.held_cost_micro, q.used_tokens, q.used_cost_micro,
               j.in_flight, j.held_tokens, j.held_cost, j.used_tokens, j.used_cost) AS offender,
-       (q.in_flight, q.held_tokens, q.held_cost_micro, q.used_tokens, q.used_cost_micro)
-           <> (j.in_flight, j.held_tokens, j.held_cost, j.used_tokens, j.used_cost) AS broken
+       (q.in_flight, q.held_tokens, q.held_cost_micro) <> (j.in_flight, j.held_tokens, j.held_cost)
+           OR q.used_tokens < j.used_tokens OR q.used_cost_micro < j.used_cost
+           OR $1::float8 > 2 * 86400
+              AND (q.used_tokens > j.used_tokens OR q.used_cost_micro > j.used_cost) AS broken
 FROM llm_quotas q
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE c.state = 'sent') AS in_flight,

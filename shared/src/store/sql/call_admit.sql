@@ -1,5 +1,6 @@
 -- Admits a call and writes it, or says why not and when to come back: all of its limits or none. The
--- holder of the claim alone is admitted; zero rows: fenced. The quota rows (the model's, and the
+-- holder of the claim alone is admitted; zero rows: fenced. A repeat with the same id, after a lost
+-- answer, is admitted already and counts no more. The quota rows (the model's, and the
 -- schedule's where it has a budget) are locked in one order and read as they are under the lock: a
 -- value read before the lock would let every racer spend the same rest. The clock is read after it.
 WITH mine AS MATERIALIZED (
@@ -70,7 +71,8 @@ hurdle AS MATERIALIZED (
     ORDER BY h.grave DESC, h.until DESC, h.scope, h.name LIMIT 1
 ),
 verdict AS MATERIALIZED (
-    SELECT c.known AND NOT EXISTS (SELECT FROM hurdle) AS granted FROM clock c
+    SELECT c.known AND NOT r.repeated AND NOT EXISTS (SELECT FROM hurdle) AS granted, r.repeated
+    FROM clock c, (SELECT EXISTS (SELECT FROM llm_calls WHERE id = $1) AS repeated) r
 ),
 -- Those who wait come back one after another, at the pace that lets them in: nobody is early, and no
 -- two at the same moment. The step is that of the tightest limit, else 20 a second.
@@ -81,6 +83,7 @@ turn AS MATERIALIZED (
                                           o.latency_ms / 1000 / o.max_in_flight)) AS step,
            h.grave = 3 AND o.budget_told_on IS DISTINCT FROM o.today AS untold
     FROM hurdle h JOIN owed o ON o.scope = h.scope AND o.name = h.name
+    JOIN verdict v ON NOT v.repeated
 ),
 counted AS (
     UPDATE llm_quotas q
@@ -129,7 +132,7 @@ waits AS (
 waited AS (
     DELETE FROM llm_waits w USING mine m, verdict v WHERE w.task_id = m.id AND v.granted
 )
-SELECT c.known, v.granted, t.scope, t.name, t.reason,
+SELECT c.known, v.granted OR v.repeated AS granted, t.scope, t.name, t.reason,
        ceil(extract(epoch FROM t.at - c.now) * 1000)::bigint AS wait_ms, o.over_budget, o.closed_reason,
        o.tomorrow
 FROM mine m CROSS JOIN clock c CROSS JOIN verdict v
