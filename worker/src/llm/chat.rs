@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use shared::domain::outcome::{ErrorClass, Failure, TaskError};
+use shared::llm::{ChatAnswer, ChatRequest, LlmError, Prepared};
 use shared::retry::Pauses;
 use shared::store::{CallEnd, CallStart, NewCall};
 use shared::telemetry::captures_content;
@@ -12,10 +13,6 @@ use shared::telemetry::spans::{self, Chat, Server, Span};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::answer::ChatAnswer;
-use super::client::Prepared;
-use super::error::LlmError;
-use super::request::ChatRequest;
 use crate::context::{Context, claim_lost, store_error};
 
 /// How often a question may be asked again after a call whose outcome nobody knows.

@@ -78,12 +78,12 @@ impl ChatAnswer {
     }
 
     /// True when there is nothing in it.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.text.trim().is_empty() && self.tool_calls.is_empty() && self.refusal.is_none()
     }
 
     /// Judges an answer that was paid for: is it what was asked for?
-    pub(super) fn usable(self, request: &ChatRequest) -> Result<Self, LlmError> {
+    pub fn usable(self, request: &ChatRequest) -> Result<Self, LlmError> {
         let finish = self.finish_reason.as_deref().unwrap_or_default();
         if let Some(refusal) = &self.refusal {
             return Err(LlmError::Filtered { message: refusal.clone() });

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use shared::config::{Config, Price};
-use shared::domain::clock;
-use shared::http::{self, Client, Response};
+use crate::config::{Config, Price};
+use crate::domain::clock;
+use crate::http::{self, Client, Response};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -45,7 +45,7 @@ struct Inner {
 
 /// A question with its place.
 #[derive(Debug)]
-pub(super) struct Prepared<'a> {
+pub struct Prepared<'a> {
     pub request: &'a ChatRequest,
     pub model: String,
     pub endpoint: &'a Endpoint,
@@ -80,7 +80,7 @@ impl Models {
     }
 
     /// The model of a question and where it is asked.
-    pub(super) fn prepare<'a>(
+    pub fn prepare<'a>(
         &'a self,
         request: &'a ChatRequest,
     ) -> Result<Prepared<'a>, LlmError> {
@@ -98,18 +98,18 @@ impl Models {
     }
 
     /// Longest time of one call.
-    pub(super) fn timeout(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         self.0.timeout
     }
 
     /// What tokens cost in millionths of a US dollar; `None` without a price.
-    pub(super) fn cost_micro(&self, model: &str, input: i64, output: i64) -> Option<i64> {
+    pub fn cost_micro(&self, model: &str, input: i64, output: i64) -> Option<i64> {
         let price = self.0.prices.get(model)?;
         Some((input as f64 * price.input + output as f64 * price.output).round() as i64)
     }
 
     /// Sends one request and reads its answer. Nothing is repeated here.
-    pub(super) async fn ask(
+    pub async fn ask(
         &self,
         call: &Prepared<'_>,
         id: Uuid,

@@ -7,7 +7,7 @@ const QUOTED: usize = 200;
 
 /// Reads JSON behind a byte order mark, keep-alive blank lines and lone surrogates; no NUL is left,
 /// since Postgres keeps none.
-pub(crate) fn json(bytes: &[u8]) -> Option<Value> {
+pub fn json(bytes: &[u8]) -> Option<Value> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii();
     let mut value: Value = match serde_json::from_slice(bytes) {
         Ok(value) => value,
@@ -132,7 +132,7 @@ fn filtered(result: &Value) -> Vec<String> {
 }
 
 /// A foreign body in a few words.
-pub(crate) fn quote(bytes: &[u8]) -> String {
+pub fn quote(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim();
     match text {

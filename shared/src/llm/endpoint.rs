@@ -1,7 +1,7 @@
 //! Where a model is asked: the address that a base URL means, and the key that goes there.
 
 use secrecy::{ExposeSecret, SecretString};
-use shared::http::{HeaderName, HeaderValue, header};
+use crate::http::{HeaderName, HeaderValue, header};
 use url::Url;
 
 use super::error::LlmError;
@@ -26,7 +26,7 @@ const PROVIDERS: [(&str, &str); 12] = [
 
 /// A place to ask.
 #[derive(Clone, Debug)]
-pub(super) struct Endpoint {
+pub struct Endpoint {
     /// Full address of the chat endpoint.
     pub url: Url,
     key: Option<SecretString>,

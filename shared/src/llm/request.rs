@@ -108,7 +108,7 @@ impl ChatRequest {
     }
 
     /// Input tokens by rule of thumb: four characters each, and a frame around each message.
-    pub(super) fn estimated_input(&self) -> i64 {
+    pub fn estimated_input(&self) -> i64 {
         self.messages.iter().map(|message| estimated_tokens(&message.content) + 4).sum()
     }
 }

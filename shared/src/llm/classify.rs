@@ -112,7 +112,7 @@ fn filter_message(body: &ErrorBody) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use shared::domain::outcome::TaskError;
+    use crate::domain::outcome::TaskError;
 
     use super::*;
 

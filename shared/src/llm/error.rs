@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use rand::Rng;
-use shared::domain::outcome::{ErrorClass, Failure, TaskError};
+use crate::domain::outcome::{ErrorClass, Failure, TaskError};
 
 /// Wait after a 429 that names no time.
 const DEFAULT_WAIT: Duration = Duration::from_secs(10);
@@ -214,7 +214,7 @@ impl From<LlmError> for TaskError {
 }
 
 /// A wait and up to a fifth more, never less.
-pub(crate) fn spread(wait: Duration) -> Duration {
+pub fn spread(wait: Duration) -> Duration {
     let share = rand::rng().random_range(0.0..=f64::from(SPREAD_PERCENT) / 100.0);
     wait + wait.mul_f64(share)
 }
