@@ -10,6 +10,7 @@ mod chat;
 mod demo;
 mod fault;
 mod journal;
+mod render;
 mod script;
 
 use std::net::SocketAddr;
@@ -25,7 +26,7 @@ use shared::config::parse_duration;
 use shared::shutdown::Shutdown;
 use tokio::net::TcpListener;
 
-pub use fault::Fault;
+pub use fault::{Fault, StreamFault};
 pub use journal::{Call, Totals, Usage};
 pub use script::Scripts;
 

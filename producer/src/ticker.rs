@@ -190,6 +190,7 @@ fn input(schedule: &Schedule, tick: &PlannedTick) -> (TickInput, Span) {
         error!(schedule = %schedule.name, %error, "the payload cannot be rendered");
         Value::String(format!("payload template: {error}"))
     });
+    span.set(names::belfry::EXECUTION_KEY, key.clone());
     let input = TickInput {
         schedule: schedule.name.clone(),
         planned_at: tick.at,
@@ -214,11 +215,12 @@ fn input(schedule: &Schedule, tick: &PlannedTick) -> (TickInput, Span) {
 fn tell(tick: &DecidedTick, span: Option<&Span>, now: DateTime<Utc>) {
     let Some(outcome) = tick.outcome else { return };
     let name = outcome.as_str();
+    let lag = (now - tick.planned_at).to_std().unwrap_or(Duration::ZERO);
     if let Some(span) = span {
         span.set(names::belfry::TICK_OUTCOME, name);
+        span.set(names::belfry::LAG_MS, i64::try_from(lag.as_millis()).unwrap_or(i64::MAX));
     }
     if tick.fresh {
-        let lag = (now - tick.planned_at).to_std().unwrap_or(Duration::ZERO);
         metrics::ticked(&tick.schedule, name, lag);
         tracing::info!(schedule = %tick.schedule, planned_at = %tick.planned_at, outcome = name,
             task.id = tick.task_id.map(|id| id.to_string()), "tick");

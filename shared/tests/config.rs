@@ -88,7 +88,8 @@ model:
   default_model: m1
   timeout: 60
   endpoints: {local: {base_url: "http://127.0.0.1:8000/v1", api_key: k, models: [m2, m3]}}
-  prices: {m1: {input: 3, output: 15.5}}
+  fallback: {m1: [m2, m3]}
+  prices: {m1: {input: 3, cached_input: 0.3, output: 15.5, reasoning: 20}}
   limits: {m1: {requests_per_minute: 60, tokens_per_minute: 1000, tokens_per_day: 5000, cost_per_day: 2.5}}
 task_pools: {one: {max_workers: 3, task_types: [http_call, my_own]}}
 tasks:
@@ -143,6 +144,9 @@ http_addr: "localhost:9090"
     assert_eq!(short.execution_key_template, "{{ schedule }}@{{ scheduled_at }}");
     assert_eq!(config.model.api_key.as_ref().map(ExposeSecret::expose_secret), Some("key"));
     assert_eq!(config.model.endpoints["local"].models, ["m2", "m3"]);
+    assert_eq!(config.model.fallback["m1"], ["m2", "m3"]);
+    let price = config.model.prices["m1"];
+    assert_eq!((price.cached_input, price.reasoning), (Some(0.3), Some(20.0)));
     assert_eq!(config.model.limits["m1"].tokens_per_day, Some(5000));
     assert_eq!(config.http.allow_hosts, ["internal.example:8080"]);
     assert_eq!((config.limits.crash_limit, config.limits.drain), (2, Duration::ZERO));
@@ -182,7 +186,8 @@ fn a_key_in_the_file_wins_over_its_variable() {
     assert_eq!(url(&config), "postgres://env/x");
     assert_eq!(config.amqp_url().expect("given").expose_secret(), "amqp://first");
     assert_eq!(config.model.api_key.as_ref().map(ExposeSecret::expose_secret), Some("env-key"));
-    assert_eq!(config.model_base_url(), Ok("https://env.example/v1"));
+    let base_url = config.model.base_url.as_ref().map(ExposeSecret::expose_secret);
+    assert_eq!(base_url, Some("https://env.example/v1"));
     assert_eq!(config.default_model(), Ok("env-model"));
     assert_eq!(config.http_addr.map(|addr| addr.to_string()).as_deref(), Some("0.0.0.0:9000"));
 

@@ -63,6 +63,7 @@ pub struct Context {
     cancelled: CancellationToken,
     idempotency_key: String,
     started: Instant,
+    last_attempt: bool,
 }
 
 impl Context {
@@ -83,6 +84,7 @@ impl Context {
             cancelled,
             idempotency_key: attempt.idempotency_key(),
             started: Instant::now(),
+            last_attempt: attempt.retry.delay_after(attempt.failures + 1, 0.0).is_none(),
         }
     }
 
@@ -96,6 +98,11 @@ impl Context {
     /// What is left of the attempt's time.
     pub fn time_left(&self) -> Duration {
         self.timeout.saturating_sub(self.started.elapsed())
+    }
+
+    /// True when a failure of this attempt would be the task's last: no retry is left.
+    pub fn is_last_attempt(&self) -> bool {
+        self.last_attempt
     }
 
     /// The same in every attempt of the task: send it along with effects elsewhere.

@@ -41,7 +41,9 @@ impl House {
         let database = TestDatabase::create().await;
         let text = format!(
             "model:\n  base_url: STUB\n  api_key: ${{KEY}}\n  default_model: m\n  timeout: 2s\n  \
-             prices: {{m: {{input: 2, output: 10}}}}\nsecrets: {{token: \"${{TOKEN}}\"}}\n\
+             prices:\n    m: {{input: 2, output: 10}}\n    \
+             fine: {{input: 2, cached_input: 0.5, output: 10, reasoning: 20}}\n  \
+             fallback: {{stub-404x9: [big]}}\nsecrets: {{token: \"${{TOKEN}}\"}}\n\
              http: {{allow_hosts: [127.0.0.1]}}\ntask_pools:\n  p: {{max_workers: 1, task_types: \
              [http_call, db_query, model_invoke, report_generation, probe]}}\n{more}\n"
         );

@@ -43,15 +43,6 @@ impl Config {
         })
     }
 
-    /// Where the default model endpoint is.
-    pub fn model_base_url(&self) -> Result<&str, Missing> {
-        self.model.base_url.as_deref().ok_or(Missing {
-            what: "model endpoint",
-            key: "model.base_url",
-            variable: "MODEL_BASE_URL",
-        })
-    }
-
     /// The model that is asked when a payload names none.
     pub fn default_model(&self) -> Result<&str, Missing> {
         self.model.default_model.as_deref().ok_or(Missing {

@@ -38,9 +38,10 @@ keys! {
     STORAGE "storage": "postgres" "rabbitmq" "redis";
     POSTGRES "storage.postgres": "dsn";
     RABBITMQ "storage.rabbitmq": "url" "prefix";
-    MODEL "model": "base_url" "api_key" "default_model" "timeout" "endpoints" "prices" "limits";
+    MODEL "model": "base_url" "api_key" "default_model" "timeout" "endpoints" "fallback" "prices"
+        "limits";
     ENDPOINT "model.endpoints.*": "base_url" "api_key" "models";
-    PRICE "model.prices.*": "input" "output";
+    PRICE "model.prices.*": "input" "cached_input" "output" "reasoning";
     MODEL_LIMIT "model.limits.*": "requests_per_minute" "tokens_per_minute" "tokens_per_day"
         "cost_per_day";
     POOL "task_pools.*": "max_workers" "task_types";

@@ -22,6 +22,7 @@ use super::keys;
 use super::loading::Loading;
 use super::reader::{Place, Section};
 use super::{Endpoint, Model, ModelLimit, Price, RabbitMq};
+use crate::domain::answer::MAX_FALLBACKS;
 
 /// Default of `model.timeout`: long answers of slow models still fit.
 pub const DEFAULT_MODEL_TIMEOUT: Duration = Duration::from_mins(2);
@@ -72,12 +73,12 @@ pub(super) fn model(section: &Section<'_>, loading: &Loading<'_>) -> Model {
         section.get("base_url").as_ref(),
         loading,
         &["MODEL_BASE_URL"],
-        check::http_base_url,
+        check::model_url,
     );
     let prices = section.entries("prices").into_iter();
     let limits = section.entries("limits").into_iter();
     Model {
-        base_url: base_url.map(|url| url.expose_secret().to_owned()),
+        base_url,
         api_key: secret_or_variable(
             section.get("api_key").as_ref(),
             loading,
@@ -93,6 +94,7 @@ pub(super) fn model(section: &Section<'_>, loading: &Loading<'_>) -> Model {
             .and_then(|place| place.positive_duration())
             .unwrap_or(DEFAULT_MODEL_TIMEOUT),
         endpoints: endpoints(section),
+        fallback: fallback(section),
         prices: prices.map(|(name, place)| (name.to_owned(), price(place))).collect(),
         limits: limits.map(|(name, place)| (name.to_owned(), model_limit(place))).collect(),
     }
@@ -115,19 +117,42 @@ fn endpoints(model: &Section<'_>) -> BTreeMap<String, Endpoint> {
         let api_key = section.get("api_key").and_then(|place| place.secret());
         // Without its URL (an unset variable, noted) an endpoint does not exist yet.
         if let Some(place) = section.required("base_url")
-            && let Some(base_url) = place.text()
+            && let Some(base_url) = place.secret()
         {
-            check::report(&place, check::http_base_url(&base_url));
+            check::report(&place, check::model_url(base_url.expose_secret()));
             endpoints.insert(name.to_owned(), Endpoint { base_url, api_key, models });
         }
     }
     endpoints
 }
 
+/// `model.fallback`: by model, who stands in for it.
+fn fallback(model: &Section<'_>) -> BTreeMap<String, Vec<String>> {
+    let mut all = BTreeMap::new();
+    for (name, place) in model.entries("fallback") {
+        let models: Vec<String> =
+            place.items().iter().filter_map(|place| place.required_text()).collect();
+        if models.len() > MAX_FALLBACKS {
+            place.problem(format!("names more than {MAX_FALLBACKS} models"));
+        }
+        if models.iter().any(|model| model == name) {
+            place.problem(format!("{name} cannot stand in for itself"));
+        }
+        all.insert(name.to_owned(), models);
+    }
+    all
+}
+
 fn price(place: Place<'_>) -> Price {
     let section = place.section(keys::PRICE);
     let amount = |key| section.required(key).and_then(|place| place.amount()).unwrap_or_default();
-    Price { input: amount("input"), output: amount("output") }
+    let optional = |key| section.get(key).and_then(|place| place.amount());
+    Price {
+        input: amount("input"),
+        cached_input: optional("cached_input"),
+        output: amount("output"),
+        reasoning: optional("reasoning"),
+    }
 }
 
 fn model_limit(place: Place<'_>) -> ModelLimit {

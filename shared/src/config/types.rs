@@ -94,8 +94,8 @@ pub struct RabbitMq {
 /// `model`: the default endpoint and the named ones.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// `base_url`, else `MODEL_BASE_URL`.
-    pub base_url: Option<String>,
+    /// `base_url`, else `MODEL_BASE_URL`; it may hold a password or a query with a key.
+    pub base_url: Option<SecretString>,
     /// `api_key`, else `MODEL_API_KEY`, trimmed.
     pub api_key: Option<SecretString>,
     /// `default_model`, else `MODEL_NAME`.
@@ -104,6 +104,8 @@ pub struct Model {
     pub timeout: Duration,
     /// `endpoints.<name>`.
     pub endpoints: BTreeMap<String, Endpoint>,
+    /// `fallback.<model>`: who stands in for it, best first.
+    pub fallback: BTreeMap<String, Vec<String>>,
     /// `prices.<model>`: US dollars per million tokens.
     pub prices: BTreeMap<String, Price>,
     /// `limits.<model>`: what the whole fleet may ask of a model.
@@ -126,8 +128,8 @@ pub struct ModelLimit {
 /// `model.endpoints.<name>`.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// OpenAI-compatible base URL.
-    pub base_url: String,
+    /// OpenAI-compatible base URL; it may hold a password or a query with a key.
+    pub base_url: SecretString,
     /// Its key.
     pub api_key: Option<SecretString>,
     /// Models asked for there.
@@ -139,8 +141,12 @@ pub struct Endpoint {
 pub struct Price {
     /// Per million input tokens.
     pub input: f64,
+    /// Per million input tokens from the provider's cache; `None` is `input`.
+    pub cached_input: Option<f64>,
     /// Per million output tokens.
     pub output: f64,
+    /// Per million output tokens of reasoning; `None` is `output`.
+    pub reasoning: Option<f64>,
 }
 
 /// `task_pools.<name>`.

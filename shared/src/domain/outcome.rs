@@ -41,11 +41,19 @@ pub enum ErrorClass {
     UnknownOutcome,
     /// The payload does not fit the task type.
     Invalid,
+    /// A model's answer was cut where the whole was needed.
+    AnswerTruncated,
+    /// A model's answer had not a word in it.
+    AnswerEmpty,
+    /// A model, or a provider's filter, would not answer.
+    AnswerRefused,
+    /// A model's answer is not what was asked for: no JSON, not by its schema, no such tool.
+    AnswerInvalid,
 }
 
 impl ErrorClass {
     /// Every class.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::Retryable,
         Self::Permanent,
         Self::Throttled,
@@ -54,6 +62,10 @@ impl ErrorClass {
         Self::Interrupted,
         Self::UnknownOutcome,
         Self::Invalid,
+        Self::AnswerTruncated,
+        Self::AnswerEmpty,
+        Self::AnswerRefused,
+        Self::AnswerInvalid,
     ];
 
     /// The name in the database, in headers and in JSON.
@@ -67,6 +79,10 @@ impl ErrorClass {
             Self::Interrupted => "interrupted",
             Self::UnknownOutcome => "unknown_outcome",
             Self::Invalid => "invalid",
+            Self::AnswerTruncated => "answer_truncated",
+            Self::AnswerEmpty => "answer_empty",
+            Self::AnswerRefused => "answer_refused",
+            Self::AnswerInvalid => "answer_invalid",
         }
     }
 }

@@ -1,41 +1,15 @@
 //! An answer of a model: what is read from a completion, tolerant of everything but its absence.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::error::LlmError;
 use super::request::{ChatRequest, estimated_tokens};
+use super::usage::TokenUsage;
+use crate::domain::tools::{ToolCall, with_own_ids};
 
-/// A tool that the model asks for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolCall {
-    /// The provider's id of the request.
-    pub id: String,
-    /// Name of the tool.
-    pub name: String,
-    /// Arguments as the model wrote them: meant to be JSON, not always so.
-    pub arguments: String,
-}
-
-/// Tokens of a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenUsage {
-    /// In, cached ones included.
-    pub input_tokens: i64,
-    /// Out, reasoning included.
-    pub output_tokens: i64,
-    /// Of the input, read from the provider's cache.
-    #[serde(default)]
-    pub cached_tokens: Option<i64>,
-    /// Of the output, spent on reasoning.
-    #[serde(default)]
-    pub reasoning_tokens: Option<i64>,
-    /// The provider did not say; this is our estimate.
-    #[serde(default)]
-    pub estimated: bool,
-}
-
-/// An answer, as it is stored and reused.
+/// An answer, as it is stored and reused. JSON: its fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChatAnswer {
     /// What the model says; empty when it only asks for tools.
@@ -48,13 +22,31 @@ pub struct ChatAnswer {
     /// Why it refuses, where it does.
     #[serde(default)]
     pub refusal: Option<String>,
+    /// What it thought, where the provider shows it. Never sent back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
     /// The provider's id.
     #[serde(default)]
     pub id: Option<String>,
     /// Model that answered.
     pub model: String,
+    /// The provider's mark of what ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
     /// Tokens.
     pub usage: TokenUsage,
+    /// How the pieces of a stream came; empty for a stored answer.
+    #[serde(skip)]
+    pub pace: Pace,
+}
+
+/// How the pieces of a streamed answer came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// From the request to the first piece that says something.
+    pub first: Option<Duration>,
+    /// From each piece to the next.
+    pub gaps: Vec<Duration>,
 }
 
 impl ChatAnswer {
@@ -66,14 +58,22 @@ impl ChatAnswer {
         let word =
             |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let tools = message["tool_calls"].as_array().into_iter().flatten();
+        let tool_calls = with_own_ids(tools.map(tool_call).collect());
+        let reasoning = word(&message["reasoning_content"]).or_else(|| word(&message["reasoning"]));
+        let said = [Some(text.as_str()), reasoning.as_deref()].into_iter().flatten();
+        let asked = tool_calls.iter().map(|call| call.arguments.as_str());
+        let output = said.chain(asked).map(estimated_tokens).sum();
         Some(Self {
             finish_reason: word(&choice["finish_reason"]),
-            tool_calls: tools.map(tool_call).collect(),
             refusal: word(&message["refusal"]),
             id: word(&body["id"]),
             model: word(&body["model"]).unwrap_or_else(|| model.to_owned()),
-            usage: usage(&body["usage"], request, &text),
+            fingerprint: word(&body["system_fingerprint"]),
+            usage: TokenUsage::of(&body["usage"], request.estimated_input(), output),
+            tool_calls,
+            reasoning,
             text,
+            pace: Pace::default(),
         })
     }
 
@@ -82,30 +82,31 @@ impl ChatAnswer {
         self.text.trim().is_empty() && self.tool_calls.is_empty() && self.refusal.is_none()
     }
 
-    /// Judges an answer that was paid for: is it what was asked for?
-    pub fn usable(self, request: &ChatRequest) -> Result<Self, LlmError> {
-        let finish = self.finish_reason.as_deref().unwrap_or_default();
-        if let Some(refusal) = &self.refusal {
-            return Err(LlmError::Filtered { message: refusal.clone() });
-        }
-        if finish == "content_filter" {
-            let message = "finish_reason is content_filter; the part that came is kept".to_owned();
-            return Err(LlmError::Filtered { message });
-        }
-        if finish == "length" && self.is_empty() {
-            let used = self.usage.reasoning_tokens.unwrap_or(self.usage.output_tokens);
-            return Err(LlmError::Truncated(format!("before its first word ({used} tokens used)")));
-        }
-        if !request.wants_json() || !self.tool_calls.is_empty() {
-            return Ok(self);
-        }
-        if finish == "length" {
-            return Err(LlmError::Truncated("and half a JSON is none".to_owned()));
-        }
-        match serde_json::from_str::<Value>(&self.text) {
-            Ok(_) => Ok(self),
-            Err(error) => Err(LlmError::NotJson(error.to_string())),
-        }
+    /// True when it was cut at its limit of tokens.
+    pub fn is_cut(&self) -> bool {
+        self.finish_reason.as_deref() == Some("length")
+    }
+
+    /// The text, a fence around the whole left out.
+    pub fn bare(&self) -> &str {
+        unfenced(&self.text)
+    }
+
+    /// The JSON that it is.
+    pub fn json(&self) -> Result<Value, serde_json::Error> {
+        serde_json::from_str(self.bare())
+    }
+}
+
+/// What a fence of three backticks, or nothing, holds: models that know no `response_format` like
+/// to write one.
+fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    let Some(inner) = inner else { return text };
+    match inner.split_once('\n') {
+        Some((language, code)) if language.trim().chars().all(char::is_alphanumeric) => code.trim(),
+        _ => inner.trim(),
     }
 }
 
@@ -131,34 +132,11 @@ fn tool_call(value: &Value) -> ToolCall {
     }
 }
 
-/// Counts as billed; what is missing or nonsense is estimated and marked so.
-fn usage(usage: &Value, request: &ChatRequest, text: &str) -> TokenUsage {
-    let input = count(&usage["prompt_tokens"]).or_else(|| count(&usage["input_tokens"]));
-    let output = count(&usage["completion_tokens"]).or_else(|| count(&usage["output_tokens"]));
-    TokenUsage {
-        input_tokens: input.unwrap_or_else(|| request.estimated_input()),
-        output_tokens: output.unwrap_or_else(|| estimated_tokens(text)),
-        cached_tokens: count(&usage["prompt_tokens_details"]["cached_tokens"]),
-        reasoning_tokens: count(&usage["completion_tokens_details"]["reasoning_tokens"]),
-        estimated: input.is_none() || output.is_none(),
-    }
-}
-
-/// A count in whatever dress: integer, whole float, text. Negative is none.
-fn count(value: &Value) -> Option<i64> {
-    let number = match value {
-        Value::Number(number) => number.as_i64().or_else(|| number.as_f64().map(|n| n as i64)),
-        Value::String(text) => text.trim().parse().ok(),
-        _ => None,
-    };
-    number.filter(|number| *number >= 0)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::super::request::Message;
+    use super::super::message::Message;
     use super::*;
 
     fn request() -> ChatRequest {
@@ -183,13 +161,14 @@ mod tests {
     fn tools_and_unknown_words_are_kept_as_they_come() {
         let call =
             json!({"id": "1", "type": "function", "function": {"name": "f", "arguments": "{"}});
-        let object = json!({"function": {"name": "g", "arguments": {"a": 1}}});
+        let object = json!({"id": "1", "function": {"name": "g", "arguments": {"a": 1}}});
         let message = json!({"content": null, "tool_calls": [call, object]});
         let seen = answer(&message, &json!("eos")).expect("an answer");
         assert_eq!(seen.finish_reason.as_deref(), Some("eos"));
         assert_eq!(seen.tool_calls[0].arguments, "{");
         assert_eq!(seen.tool_calls[1].arguments, r#"{"a":1}"#);
-        assert!(!seen.is_empty() && seen.usable(&request()).is_ok());
+        assert_ne!(seen.tool_calls[0].id, seen.tool_calls[1].id);
+        assert!(!seen.is_empty());
     }
 
     #[test]
@@ -207,45 +186,30 @@ mod tests {
         }
     }
 
-    #[track_caller]
-    fn tokens(usage: &Value, input: i64, output: i64, estimated: bool) {
-        let body = json!({"choices": [{"message": {"content": "five!"}}], "usage": usage});
-        let seen = ChatAnswer::of(&body, "m", &request()).expect("an answer").usage;
-        assert_eq!(
-            (seen.input_tokens, seen.output_tokens, seen.estimated),
-            (input, output, estimated)
-        );
+    #[test]
+    fn reasoning_is_kept_under_either_name_and_counted_where_nobody_counts() {
+        for name in ["reasoning_content", "reasoning"] {
+            let message = json!({"content": "five!", name: "let me think"});
+            let seen = answer(&message, &json!("stop")).expect("an answer");
+            assert_eq!(seen.reasoning.as_deref(), Some("let me think"));
+            assert_eq!((seen.usage.output_tokens, seen.usage.estimated), (2 + 3, true));
+        }
+        let stored = json!(answer(&json!({"content": "x", "reasoning": "y"}), &Value::Null));
+        let read: ChatAnswer = serde_json::from_value(stored).expect("stored");
+        assert_eq!(read.reasoning.as_deref(), Some("y"));
     }
 
     #[test]
-    fn missing_or_odd_usage_is_estimated_and_said_so() {
-        tokens(&json!({"prompt_tokens": 7, "completion_tokens": 3}), 7, 3, false);
-        tokens(&json!({"prompt_tokens": "7", "completion_tokens": 3.0}), 7, 3, false);
-        tokens(&json!({"input_tokens": 7, "output_tokens": 3}), 7, 3, false);
-        tokens(&json!({"prompt_tokens": -7, "completion_tokens": 3}), 7, 3, true);
-        tokens(&Value::Null, 7, 2, true);
-        tokens(&json!("many"), 7, 2, true);
-    }
-
-    #[track_caller]
-    fn judged(message: &Value, finish: &str, format: Option<&str>, expected: &str) {
-        let mut request = request();
-        request.response_format = format.map(|kind| json!({ "type": kind }));
-        let answer = answer(message, &json!(finish)).expect("an answer");
-        let seen = answer.usable(&request).map_or_else(|e| e.error_type(), |_| "ok".to_owned());
-        assert_eq!(seen, expected, "{message} {finish} {format:?}");
-    }
-
-    #[test]
-    fn a_paid_answer_is_judged_by_what_was_asked() {
-        judged(&json!({"content": "hi"}), "stop", None, "ok");
-        judged(&json!({"content": "hi"}), "length", None, "ok");
-        judged(&json!({"content": "hi"}), "content_filter", None, "content_filter");
-        judged(&json!({"content": null, "refusal": "no"}), "stop", None, "content_filter");
-        judged(&json!({"content": ""}), "length", None, "truncated");
-        judged(&json!({"content": "{}"}), "stop", Some("json_object"), "ok");
-        judged(&json!({"content": "{}"}), "length", Some("json_object"), "truncated");
-        judged(&json!({"content": "sorry"}), "stop", Some("json_schema"), "malformed_response");
-        judged(&json!({"content": "sorry"}), "stop", Some("text"), "ok");
+    fn json_is_found_inside_a_fence() {
+        let of =
+            |text: &str| ChatAnswer { text: text.to_owned(), ..ChatAnswer::default() }.json().ok();
+        for text in
+            ["{\"a\":1}", "```json\n{\"a\":1}\n```", "```\n{\"a\":1}```", " ```{\"a\":1}``` "]
+        {
+            assert_eq!(of(text), Some(json!({"a": 1})), "{text}");
+        }
+        for text in ["", "sorry", "```json", "here: {\"a\":1}"] {
+            assert_eq!(of(text), None, "{text}");
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use crate::http::HeaderMap;
+use chrono::{DateTime, Utc};
 
 /// A longer wish is a slip of the other side.
 const LONGEST: Duration = Duration::from_hours(7 * 24);

@@ -5,18 +5,34 @@
 //! endpoint are the calls that were asked for, never more.
 
 mod answer;
+mod assembly;
 mod body;
 mod classify;
 mod client;
 mod endpoint;
 mod error;
 mod hint;
+mod judge;
+mod key;
+mod message;
+mod ping;
+mod reading;
 mod request;
+mod sse;
+mod usage;
 
-pub use answer::{ChatAnswer, TokenUsage, ToolCall};
+pub use answer::{ChatAnswer, Pace};
 pub use body::{json as lenient_json, quote};
 pub use client::{Models, Prepared};
-pub use endpoint::Endpoint;
-pub use error::{LlmError, spread};
+pub use endpoint::{Endpoint, Settings};
+pub use error::{LlmError, Part, StandIn, spread};
 pub use hint::wait_hint;
-pub use request::{ChatRequest, Message};
+pub use message::Message;
+pub use ping::{Ping, Pong};
+pub use request::ChatRequest;
+pub use usage::TokenUsage;
+
+pub use crate::domain::answer::{
+    AnswerFault, AnswerPolicy, OnEmpty, OnInvalid, OnRefused, OnTruncated,
+};
+pub use crate::domain::tools::{Tool, ToolCall, ToolChoice, ToolFault};

@@ -3,6 +3,7 @@
 //! It never calls a model; `worker::llm` does, between `call_sent` and `call_ended`.
 
 use serde_json::Value;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::connect::Store;
@@ -56,7 +57,8 @@ pub struct CallStart<'a> {
 /// How a call ended.
 #[derive(Clone, Debug, Default)]
 pub struct CallEnd {
-    /// The answer; `None` for a failure.
+    /// The answer; `None` for a failure. With a failure beside it, it is kept and was not what was
+    /// asked for.
     pub response: Option<Value>,
     /// True when nobody knows whether it was billed.
     pub unknown: bool,
@@ -78,6 +80,39 @@ pub struct CallEnd {
     pub failure: Option<Failure>,
 }
 
+/// A call of a step, as the journal has it.
+#[derive(Clone, Debug)]
+pub struct StepCall {
+    /// Number within the step.
+    pub call_no: u32,
+    /// Attempt that asked.
+    pub run: u32,
+    /// SHA-256 of endpoint and request.
+    pub request_hash: Vec<u8>,
+    /// sent, done, failed or unknown.
+    pub state: String,
+    /// Model asked for.
+    pub model: String,
+    /// Model that answered.
+    pub response_model: Option<String>,
+    /// Tokens in; `None` where none are known.
+    pub input_tokens: Option<i64>,
+    /// Tokens out.
+    pub output_tokens: Option<i64>,
+    /// Of the input, cached.
+    pub cached_tokens: Option<i64>,
+    /// Of the output, reasoning.
+    pub reasoning_tokens: Option<i64>,
+    /// The tokens are our estimate.
+    pub usage_estimated: bool,
+    /// Millionths of a US dollar.
+    pub cost_micro: Option<i64>,
+    /// Class of a failure, or of an answer that was not what was asked for.
+    pub error_class: Option<String>,
+    /// It began after the task's last replay.
+    pub recent: bool,
+}
+
 impl Store {
     /// What is known of a question: a stored answer, and the calls so far.
     pub async fn call_answer(
@@ -96,6 +131,28 @@ impl Store {
             unknown: row.get::<_, i32>("unknown") as u32,
             wasted: row.get::<_, i32>("wasted") as u32,
         })
+    }
+
+    /// Every call of a step in all attempts, oldest first.
+    pub async fn step_calls(&self, task: TaskId, step: &str) -> Result<Vec<StepCall>, Error> {
+        let rows = self.query(include_str!("sql/step_calls.sql"), &[&task.0, &step]).await?;
+        let call = |row: &Row| StepCall {
+            call_no: row.get::<_, i32>("call_no") as u32,
+            run: row.get::<_, i32>("run") as u32,
+            request_hash: row.get("request_hash"),
+            state: row.get("state"),
+            model: row.get("model"),
+            response_model: row.get("response_model"),
+            input_tokens: row.get("input_tokens"),
+            output_tokens: row.get("output_tokens"),
+            cached_tokens: row.get("cached_tokens"),
+            reasoning_tokens: row.get("reasoning_tokens"),
+            usage_estimated: row.get("usage_estimated"),
+            cost_micro: row.get("cost_micro"),
+            error_class: row.get("error_class"),
+            recent: row.get("recent"),
+        };
+        Ok(rows.iter().map(call).collect())
     }
 
     /// Writes that a call goes out; false when the claim is no longer ours.

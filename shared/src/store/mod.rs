@@ -39,7 +39,7 @@ pub use dead_letters::{DeadFilter, DeadLetter, MOVED_BY_HAND, Replayed};
 pub use enqueue::EnqueueError;
 pub use error::Error;
 pub use leadership::{Leadership, Term};
-pub use llm::{CallEnd, CallStart, NewCall, StoredCall};
+pub use llm::{CallEnd, CallStart, NewCall, StepCall, StoredCall};
 #[cfg(feature = "testing")]
 pub use migrate::migration_texts;
 pub use migrate::{MigrationReport, SCHEMA_VERSION, migrate};

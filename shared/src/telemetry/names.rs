@@ -50,6 +50,14 @@ pub mod gen_ai {
     pub const REQUEST_TEMPERATURE: &str = "gen_ai.request.temperature";
     /// `gen_ai.request.stream`, only when true.
     pub const REQUEST_STREAM: &str = "gen_ai.request.stream";
+    /// `gen_ai.request.seed`.
+    pub const REQUEST_SEED: &str = "gen_ai.request.seed";
+    /// `gen_ai.request.reasoning.level`.
+    pub const REASONING_LEVEL: &str = "gen_ai.request.reasoning.level";
+    /// `gen_ai.output.type`: text, json.
+    pub const OUTPUT_TYPE: &str = "gen_ai.output.type";
+    /// `openai.response.system_fingerprint`.
+    pub const FINGERPRINT: &str = "openai.response.system_fingerprint";
     /// `gen_ai.response.id`.
     pub const RESPONSE_ID: &str = "gen_ai.response.id";
     /// `gen_ai.response.model`.
@@ -90,6 +98,12 @@ pub mod http {
     pub const STATUS: &str = "http.response.status_code";
     /// `url.full`, without user, password, query and fragment.
     pub const URL: &str = "url.full";
+}
+
+/// `network.*`.
+pub mod network {
+    /// `network.protocol.version`: 1.1, 2.
+    pub const PROTOCOL_VERSION: &str = "network.protocol.version";
 }
 
 /// `db.*`.
@@ -166,6 +180,8 @@ pub mod belfry {
     pub const QUOTA_WAIT_MS: &str = "belfry.quota.wait_ms";
     /// `belfry.dead_letter.reason`.
     pub const DEAD_LETTER_REASON: &str = "belfry.dead_letter.reason";
+    /// `belfry.dead_letter.attempts`.
+    pub const DEAD_LETTER_ATTEMPTS: &str = "belfry.dead_letter.attempts";
     /// `belfry.replay.of_task_id`.
     pub const REPLAY_OF: &str = "belfry.replay.of_task_id";
     /// `belfry.replay.actor`.

@@ -16,8 +16,9 @@ SELECT t.id, n.name, n.execution_key, n.task_type, t.pool, t.schedule, t.state, 
        (SELECT coalesce(jsonb_agg(jsonb_build_object(
             'step', c.step, 'call_no', c.call_no, 'run', c.run, 'state', c.state, 'model', c.model,
             'response_model', c.response_model, 'endpoint', c.endpoint, 'input_tokens', c.input_tokens,
-            'output_tokens', c.output_tokens, 'cost_micro', c.cost_micro, 'started_at', c.started_at,
-            'ended_at', c.ended_at, 'error_class', c.error_class, 'error_message', c.error_message)
+            'output_tokens', c.output_tokens, 'cached_tokens', c.cached_tokens,
+            'reasoning_tokens', c.reasoning_tokens, 'usage_estimated', c.usage_estimated,
+            'cost_micro', c.cost_micro, 'started_at', c.started_at, 'ended_at', c.ended_at, 'error_class', c.error_class, 'error_message', c.error_message)
             ORDER BY c.started_at), '[]')
         FROM llm_calls c WHERE c.task_id = t.id) AS llm_calls,
        (SELECT jsonb_build_object('planned_at', k.planned_at, 'outcome', k.outcome, 'decided_at', k.decided_at)

@@ -38,6 +38,12 @@ pub struct Chat<'a> {
     pub temperature: Option<f64>,
     /// The answer is streamed.
     pub stream: bool,
+    /// Seed.
+    pub seed: Option<i64>,
+    /// How long the model is to think.
+    pub reasoning_effort: Option<&'a str>,
+    /// Only JSON will do.
+    pub json: bool,
     /// The agent session, if there is one.
     pub conversation: Option<&'a str>,
     /// Row that keeps prompt and answer.
@@ -63,8 +69,12 @@ pub struct ChatAnswer {
     pub cache_write_tokens: Option<u64>,
     /// Output tokens spent on reasoning.
     pub reasoning_tokens: Option<u64>,
+    /// The provider's mark of what ran.
+    pub fingerprint: Option<String>,
     /// Until the first piece of a stream.
     pub first_chunk: Option<Duration>,
+    /// From each piece of a stream to the next; for metrics only.
+    pub chunk_gaps: Vec<Duration>,
     /// What it cost.
     pub cost_usd: Option<f64>,
     /// Physical requests made.
@@ -80,6 +90,9 @@ pub fn chat(call: &Chat<'_>) -> Span {
         .with_some(gen_ai::REQUEST_MAX_TOKENS, call.max_tokens.map(i64::from))
         .with_some(gen_ai::REQUEST_TEMPERATURE, call.temperature)
         .with_some(gen_ai::REQUEST_STREAM, call.stream.then_some(true))
+        .with_some(gen_ai::REQUEST_SEED, call.seed)
+        .with_some(gen_ai::REASONING_LEVEL, call.reasoning_effort.map(str::to_owned))
+        .with(gen_ai::OUTPUT_TYPE, if call.json { "json" } else { "text" })
         .with_some(gen_ai::CONVERSATION_ID, call.conversation.map(str::to_owned))
         .with_some(belfry::LLM_CALL_ID, call.call_id.map(str::to_owned))
         .start(&Parent::Scope)
@@ -137,7 +150,11 @@ impl Span {
 
     /// Sets what is known of a model's answer.
     pub fn chat_answer(&self, answer: &ChatAnswer) {
-        let texts = [(gen_ai::RESPONSE_ID, &answer.id), (gen_ai::RESPONSE_MODEL, &answer.model)];
+        let texts = [
+            (gen_ai::RESPONSE_ID, &answer.id),
+            (gen_ai::RESPONSE_MODEL, &answer.model),
+            (gen_ai::FINGERPRINT, &answer.fingerprint),
+        ];
         for (name, value) in texts {
             if let Some(value) = value {
                 self.set(name, value.clone());
