@@ -7,7 +7,6 @@ mod programs;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use chrono::TimeDelta;
 use loadtest::database;
 use loadtest::fleet::{Door, Ground, Member, Role};
 use loadtest::stub_llm::{Call, Fault, Stub, StubOptions};
@@ -173,11 +172,9 @@ async fn case_21_a_worker_that_dies_while_the_model_thinks_costs_one_visible_cal
     let (state, ..) = house.ended(task).await;
 
     assert_eq!((state.as_str(), house.calls("m").len()), ("completed", 2));
-    let sql = "SELECT state, call_no, run, input_tokens IS NOT NULL FROM llm_calls WHERE task_id = $1 ORDER BY call_no";
+    let sql = "SELECT state, call_no FROM llm_calls WHERE task_id = $1 ORDER BY call_no";
     let rows = house.client.query(sql, &[&task.0]).await.expect("rows");
     let journal: Vec<(String, i32)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!(journal, [("unknown".to_owned(), 1), ("done".to_owned(), 2)]);
-    let apart = house.calls("m")[1].time - house.calls("m")[0].time;
-    assert!(apart > TimeDelta::zero());
     house.close().await;
 }

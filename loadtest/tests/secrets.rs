@@ -33,7 +33,7 @@ const QUERY: &str = "canary-query-90ab77";
 const TOKEN: &str = "canary-token-c0ffee11";
 /// Of the webhook's address.
 const HOOK: &str = "canary-hook-3d3d3d";
-/// In the address that a payload calls: it is in the payload's row, and nowhere else.
+/// In the address that a payload calls: it is in the payload's row, and in the result of an echo.
 const CALLED: &str = "canary-called-66aa";
 /// In a prompt: it is in the payload's row and in the model's stored answer, which repeats it.
 const PROMPT: &str = "canary-prompt-b00b1e5";
@@ -121,8 +121,8 @@ async fn no_canary_sings() {
         }
     }
     for (table, text) in &rows {
-        let home = AT_HOME.iter().find(|(name, _)| name == table);
-        let at_home = home.map_or(&[][..], |(_, canaries)| canaries);
+        let home = AT_HOME.iter().find(|(name, _)| *name == table.as_str());
+        let at_home = home.map_or(&[][..], |(_, canaries)| *canaries);
         for canary in ALL.iter().filter(|canary| !at_home.contains(canary)) {
             if let Some(row) = text.lines().find(|row| row.contains(canary)) {
                 let _ = writeln!(sung, "{canary} in the table {table}: {row}");

@@ -12,7 +12,6 @@ use std::time::Duration;
 use loadtest::database;
 use loadtest::fleet::{Door, Ground, Member, Role};
 use loadtest::stub_llm::{Stub, StubOptions};
-use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use shared::config;
 use shared::domain::retry::RetryPolicy;

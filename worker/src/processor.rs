@@ -344,8 +344,10 @@ fn tell(span: &Span, attempt: &Attempt, outcome: &outcome::Outcome, error: Optio
     span.fail(error.class().as_str(), error.to_string());
     delivery.fail(error.class().as_str(), error.to_string());
     if let outcome::Outcome::Dead { failure } = outcome {
-        error!(name: "belfry.dead_letter", task.id = %attempt.task_id, "task.type" = %attempt.task_type,
-            task.run = attempt.run, error.class = %failure.class, error = %failure.message, "dead letter");
+        error!(name: "belfry.dead_letter", {
+            task.id = %attempt.task_id, "task.type" = %attempt.task_type, task.run = attempt.run,
+            outcome = name, error = %failure
+        }, "did not complete, and is a dead letter");
         return;
     }
     warn!(task.id = %attempt.task_id, "task.type" = %attempt.task_type, task.run = attempt.run,

@@ -131,7 +131,7 @@ fn fallback(model: &Section<'_>) -> BTreeMap<String, Vec<String>> {
     let mut all = BTreeMap::new();
     for (name, place) in model.entries("fallback") {
         let models: Vec<String> =
-            place.items().iter().filter_map(|place| place.required_text()).collect();
+            place.items().iter().filter_map(Place::required_text).collect();
         if models.len() > MAX_FALLBACKS {
             place.problem(format!("names more than {MAX_FALLBACKS} models"));
         }

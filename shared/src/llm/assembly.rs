@@ -66,8 +66,13 @@ impl Assembly {
         }
         let choices = piece["choices"].as_array().into_iter().flatten();
         let first = choices.filter(|choice| choice["index"].as_u64().unwrap_or(0) == 0);
-        let said = first.fold(false, |said, choice| self.choice(choice) || said);
-        if said { Piece::Said } else { Piece::Frame }
+        let mut piece = Piece::Frame;
+        for choice in first {
+            if self.choice(choice) {
+                piece = Piece::Said;
+            }
+        }
+        piece
     }
 
     fn choice(&mut self, choice: &Value) -> bool {

@@ -242,8 +242,7 @@ impl LlmError {
     pub fn again_at_most(&self) -> Option<u32> {
         match self {
             // The provider may have worked, and been paid, for what cannot be read.
-            Self::Malformed { .. } => Some(AGAIN),
-            Self::Upstream { status: 424 | 425, .. } => Some(AGAIN),
+            Self::Malformed { .. } | Self::Upstream { status: 424 | 425, .. } => Some(AGAIN),
             _ => None,
         }
     }

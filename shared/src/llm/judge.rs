@@ -1,7 +1,5 @@
 //! Is a paid answer what was asked for? It names the fault; what is done about it is the policy's.
 
-use serde_json::Value;
-
 use super::answer::ChatAnswer;
 use super::request::ChatRequest;
 use crate::domain::answer::{AnswerFault, OnInvalid, OnTruncated};
@@ -107,12 +105,12 @@ fn is_object_wanted(request: &ChatRequest) -> bool {
     request
         .response_format
         .as_ref()
-        .is_some_and(|format| format["type"] == Value::from("json_object"))
+        .is_some_and(|format| format["type"] == "json_object")
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::message::Message;
     use super::*;

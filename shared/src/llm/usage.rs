@@ -35,7 +35,7 @@ impl AddAssign for TokenUsage {
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.cached_tokens = both(self.cached_tokens, other.cached_tokens);
         self.reasoning_tokens = both(self.reasoning_tokens, other.reasoning_tokens);
-        self.estimated |= other.estimated;
+        self.estimated = self.estimated || other.estimated;
     }
 }
 

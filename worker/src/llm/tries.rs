@@ -112,7 +112,7 @@ impl Context {
         if wanted && asking.stand_in() {
             let instead = asking.question().model.as_deref().unwrap_or_default();
             tracing::warn!(llm.model = %model, llm.instead = %instead,
-                error.r#type = %error.error_type(), "another model stands in");
+                "error.type" = %error.error_type(), "another model stands in");
             return Ok(());
         }
         Err(match error {
@@ -139,7 +139,7 @@ impl Context {
 
 /// One line for an answer that was paid and cannot be used; its words stay in the row.
 fn tell(model: &str, fault: &AnswerFault) {
-    tracing::warn!(llm.model = %model, error.r#type = fault.class().as_str(),
+    tracing::warn!(llm.model = %model, "error.type" = fault.class().as_str(),
         "a paid answer cannot be used");
 }
 
