@@ -10,7 +10,7 @@ use std::time::Duration;
 use shared::broker::{Death, Fate, Met, Operator, Publisher, Settings, Topology};
 use shared::domain::outcome::{ErrorClass, Failure};
 use shared::shutdown::Shutdown;
-use shared::store::{Copies, Error, Store};
+use shared::store::{Copies, Error, Moved, Store};
 use shared::telemetry::metrics;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -133,8 +133,10 @@ impl Mirror {
                 (Some(letter), _) if walked.seen.insert(letter) => Fate::Stays,
                 (Some(_), _) => Fate::Goes,
                 (None, Some(death)) if self.dead_letters_here(&death.queue) => {
-                    let letter = self.keep(met, death).await?;
-                    if walked.seen.insert(letter) { Fate::Becomes(letter) } else { Fate::Goes }
+                    match self.keep(met, death).await? {
+                        Some(letter) if walked.seen.insert(letter) => Fate::Becomes(letter),
+                        _ => Fate::Goes,
+                    }
                 }
                 (None, _) => {
                     walked.nameless += 1;
@@ -151,8 +153,9 @@ impl Mirror {
         queue == self.topology.inbox() || pools.any(|name| name == queue)
     }
 
-    /// The task of such a message is not touched: the sweep for lost messages publishes another.
-    async fn keep(&self, met: &Met, death: &Death) -> Result<i64, Error> {
+    /// Its open letter, if it has one. The task of such a message is not touched: the sweep for lost
+    /// messages publishes another.
+    async fn keep(&self, met: &Met, death: &Death) -> Result<Option<i64>, Error> {
         let (class, reason) = match death.reason.as_str() {
             "delivery_limit" => (ErrorClass::Crashed, "delivery_limit"),
             "expired" => (ErrorClass::Invalid, "expired"),
@@ -160,17 +163,16 @@ impl Mirror {
             _ => (ErrorClass::Invalid, "rejected"),
         };
         let told = format!("{death}; if it pointed to a task, the task is not touched by this");
-        let (letter, fresh) = self.store.keep_moved(&Failure::new(class, told), &met.body).await?;
-        if fresh {
-            metrics::message_rejected(reason);
-            warn!(
-                dead_letter = letter,
-                reason,
-                queue = death.queue,
-                "the broker gave a message up"
-            );
+        match self.store.keep_moved(&Failure::new(class, told), &met.body).await? {
+            Moved::Kept(letter) => {
+                metrics::message_rejected(reason);
+                let queue = &death.queue;
+                warn!(dead_letter = letter, reason, queue, "the broker gave a message up");
+                Ok(Some(letter))
+            }
+            Moved::Known(letter) => Ok(Some(letter)),
+            Moved::Closed(_) => Ok(None),
         }
-        Ok(letter)
     }
 }
 

@@ -219,3 +219,29 @@ async fn waiting_tasks_take_their_turn_one_after_another() {
     assert_eq!((early, next), (0, 1));
     assert_eq!(house.states().await, [Cancelled, Queued, Waiting]);
 }
+
+/// An id bears the clock of the host that made it, and leaders' clocks differ.
+#[tokio::test]
+async fn whose_turn_it_is_does_not_depend_on_the_clocks_of_the_leaders() {
+    let house = House::open().await;
+    let term = house.term().await;
+    // Each leader's clock is behind that of the one before.
+    let mut ids: Vec<TaskId> = (0..3).map(|_| TaskId::new()).collect();
+    ids.reverse();
+    for (second, id) in (1..).zip(&ids) {
+        let input = TickInput { task_id: *id, ..tick(second, Overlap::QueueAll) };
+        house.tick(&term, &[input]).await;
+    }
+    let state = async |n: usize| {
+        let row = house.store.task(ids[n]).await.expect("read").expect("a task");
+        row.summary.state
+    };
+
+    let early = house.store.release().await.expect("released");
+    assert_eq!(early, 0, "the first still runs");
+    house.store.cancel(ids[0]).await.expect("ended");
+    let next = house.store.release().await.expect("released");
+
+    assert_eq!(next, 1);
+    assert_eq!((state(1).await, state(2).await), (TaskState::Queued, TaskState::Waiting));
+}

@@ -35,8 +35,8 @@ pub const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
 pub const WINDOW: usize = 500;
 /// Pause between two questions whether the broker is still there.
 pub const PULSE_EVERY: Duration = Duration::from_secs(1);
-/// A broker that answers none of them for this long is frozen or gone, and the process not ready. Its
-/// connection stays until the heartbeat of AMQP gives it up: a busy broker answers in the end.
+/// A broker that answers none of them for this long is frozen or gone, and the process not ready. After
+/// [`CONFIRM_TIMEOUT`] its connection is given up too; AMQP's own heartbeat would take half a minute.
 pub const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// How long a publish waits for a connection before it fails.
 pub const CONNECT_PATIENCE: Duration = Duration::from_millis(500);

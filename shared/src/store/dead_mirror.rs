@@ -25,6 +25,17 @@ pub struct Copies {
     pub letters: u64,
 }
 
+/// The letter of a message that the broker itself has moved to the dead queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// A new one.
+    Kept(i64),
+    /// An open one.
+    Known(i64),
+    /// One that somebody has closed.
+    Closed(i64),
+}
+
 impl Store {
     /// Resolved letters whose copy may still be in the dead queue.
     pub async fn stale_letters(&self) -> Result<Vec<i64>, Error> {
@@ -54,14 +65,18 @@ impl Store {
         })
     }
 
-    /// Keeps the start of a message that the broker itself has moved to the dead queue; answers the
-    /// letter's number, and whether it is a new one.
-    pub async fn keep_moved(&self, why: &Failure, body: &[u8]) -> Result<(i64, bool), Error> {
+    /// Keeps the start of a message that the broker itself has moved to the dead queue.
+    pub async fn keep_moved(&self, why: &Failure, body: &[u8]) -> Result<Moved, Error> {
         let (class, body) = (why.class.as_str(), start(body));
         let params: [&(dyn ToSql + Sync); 3] = [&class, &why.message, &body];
         let row = self.query_opt(include_str!("sql/moved.sql"), &params).await?;
         let row = row.ok_or_else(|| Error::row("moved answered no row"))?;
-        Ok((row.get("id"), row.get("fresh")))
+        let letter = row.get("id");
+        Ok(match (row.get("closed"), row.get("fresh")) {
+            (true, _) => Moved::Closed(letter),
+            (false, true) => Moved::Kept(letter),
+            (false, false) => Moved::Known(letter),
+        })
     }
 
     /// Asks the relay for copies of the open letters that a walk which took so long has not seen.

@@ -38,7 +38,7 @@ pub use batch::MAX_BATCH;
 pub use claim::Claim;
 pub use connect::{DEADLINE_GRACE, Purpose, Store, StoreOptions};
 pub use dead_letters::{DeadFilter, DeadLetter, MOVED_BY_HAND, Replayed};
-pub use dead_mirror::Copies;
+pub use dead_mirror::{Copies, Moved};
 pub use enqueue::EnqueueError;
 pub use error::Error;
 pub use leadership::{Leadership, Term};

@@ -1,7 +1,9 @@
 //! The pulse of a publishing connection: a question a second that every living broker answers.
 //!
 //! A frozen broker keeps its sockets open and sends nothing; AMQP's own heartbeat sees that after half a
-//! minute. It never closes anything: it only tells that nobody answers.
+//! minute. It never closes anything: it tells that nobody answers, and for how long.
+
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -20,16 +22,22 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// Asks when it is time, and tells when the answer is late. Blocked publishers are not read by the
-    /// broker, so that nobody is asked then.
-    pub(super) fn look(&mut self, channel: &Channel, state: &watch::Sender<State>) {
-        let since = self.asked.map(|asked| asked.elapsed());
+    /// Asks when it is time, and tells when the answer is late; how late it is. Blocked publishers are
+    /// not read by the broker, so that nobody is asked then.
+    pub(super) fn look(&mut self, channel: &Channel, state: &watch::Sender<State>) -> Duration {
+        let since = self.asked.map_or(Duration::MAX, |asked| asked.elapsed());
         if state.borrow().is_blocked() {
             self.open = None;
-        } else if self.open.is_none() && since.is_none_or(|since| since >= PULSE_EVERY) {
-            self.asked = Some(Instant::now());
-            self.open = Some(question(channel.clone()));
-        } else if self.open.is_some() && since.is_some_and(|since| since >= SILENT_AFTER) {
+            return Duration::ZERO;
+        }
+        if self.open.is_none() {
+            if since >= PULSE_EVERY {
+                self.asked = Some(Instant::now());
+                self.open = Some(question(channel.clone()));
+            }
+            return Duration::ZERO;
+        }
+        if since >= SILENT_AFTER {
             let silent = state.send_if_modified(|state| {
                 state.is_ready() && {
                     *state = State::Silent;
@@ -40,6 +48,7 @@ impl Pulse {
                 tracing::warn!("the broker has not answered for {SILENT_AFTER:?}");
             }
         }
+        since
     }
 
     /// Resolves when the open question is answered; never without one.

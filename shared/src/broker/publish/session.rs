@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::pulse::Pulse;
 use super::readiness::Refusal;
-use super::{Content, Request, State, WINDOW};
+use super::{CONFIRM_TIMEOUT, Content, Request, State, WINDOW};
 use crate::broker::connection::{CHANNEL_TIMEOUT, LOOK_EVERY, Link};
 use crate::broker::declare::{depth, ensure};
 use crate::broker::error::{Error, is_missing, text};
@@ -80,7 +80,8 @@ impl Returned {
     }
 }
 
-type Answer = (Sent, lapin::Result<Confirmation>);
+/// `None`: the confirm is overdue.
+type Answer = (Sent, Option<lapin::Result<Confirmation>>);
 
 /// What a session works on, and whom it tells.
 #[derive(Clone, Copy)]
@@ -145,12 +146,19 @@ impl<'a> Session<'a> {
                     if !self.ground.link.is_open() {
                         return End::Lost(Error::Closed("it was lost".to_owned()));
                     }
-                    self.pulse.look(&self.channel, self.ground.state);
+                    if self.pulse.look(&self.channel, self.ground.state) >= CONFIRM_TIMEOUT {
+                        return End::Lost(self.silent("a sign of life"));
+                    }
                 }
                 () = self.pulse.answered() => self.pulse.felt(self.ground.state),
                 () = hard.cancelled() => return self.last_confirms().await,
             }
         }
+    }
+
+    fn silent(&self, what: &str) -> Error {
+        let address = self.ground.link.address().clone();
+        Error::Timeout { what: what.to_owned(), address, after: CONFIRM_TIMEOUT }
     }
 
     fn is_blocked(&self) -> bool {
@@ -169,7 +177,8 @@ impl<'a> Session<'a> {
                     reply,
                 };
                 let confirm = publish(self.channel.clone(), content);
-                self.open.push(async move { (sent, confirm.await) }.boxed());
+                let confirm = async move { (sent, timeout(CONFIRM_TIMEOUT, confirm).await.ok()) };
+                self.open.push(confirm.boxed());
             }
             Request::Depth { queue, reply } => {
                 let link = self.ground.link;
@@ -191,7 +200,7 @@ impl<'a> Session<'a> {
             batch.push(answer);
         }
         for (_, answer) in &mut batch {
-            if let Ok(Confirmation::Ack(returned) | Confirmation::Nack(returned)) = answer {
+            if let Some(Ok(Confirmation::Ack(returned) | Confirmation::Nack(returned))) = answer {
                 self.returned.extend(returned.take().map(|message| Returned {
                     exchange: message.delivery.exchange,
                     routing_key: message.delivery.routing_key,
@@ -199,12 +208,17 @@ impl<'a> Session<'a> {
                 }));
             }
         }
-        let mut unroutable = false;
+        let (mut unroutable, mut overdue) = (false, false);
         let mut failed = None;
         for (sent, answer) in batch {
             let result = match answer {
-                Ok(confirmation) => self.verdict(&sent, &confirmation),
-                Err(error) => {
+                // Its owner has given it up, and publishes again.
+                None => {
+                    overdue = true;
+                    continue;
+                }
+                Some(Ok(confirmation)) => self.verdict(&sent, &confirmation),
+                Some(Err(error)) => {
                     let told = Error::of_channel(&error, self.ground.link.address());
                     failed.get_or_insert(error);
                     Err(told)
@@ -219,6 +233,11 @@ impl<'a> Session<'a> {
         }
         if self.open.is_empty() {
             self.returned.clear();
+        }
+        // A confirm that is lost would take its place in the window for ever, and what takes one may
+        // take them all: only a new connection is sure. While the broker blocks us, none can come.
+        if overdue && !self.is_blocked() {
+            return Err(self.silent("the confirm of a message"));
         }
         match failed {
             Some(error) => self.new_channel(&error).await,
