@@ -50,7 +50,7 @@ impl Rows {
     /// All rows of an answer. Asks again until the server is there.
     ///
     /// # Errors
-    /// After [`PATIENCE`], and at once for a question that no server would answer.
+    /// After `PATIENCE`, and at once for a question that no server would answer.
     pub async fn all(&self, sql: &str, params: Params<'_>) -> anyhow::Result<Vec<Row>> {
         let deadline = Instant::now() + PATIENCE;
         loop {
