@@ -23,6 +23,9 @@ use crate::ticker::{Round, Ticker};
 /// can delay.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// Least sleep of a standby, which wakes when the lease of another ends.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
+
 /// What leading needs.
 pub struct Candidate {
     /// The database.
@@ -46,29 +49,42 @@ pub struct Candidate {
 impl Candidate {
     /// Stands for the lead, and leads, until the soft token.
     pub async fn run(self, shutdown: &Shutdown) {
-        while !shutdown.soft.is_cancelled() {
-            // A token per term: a term that ended in doubt must never be taken for the next one.
-            let token = Uuid::new_v4();
-            match self.ask(token).await {
-                Ok(Some(renewal)) => {
-                    info!(epoch = renewal.term.epoch, "leading");
-                    self.tell(true);
-                    let ended = self.lead(renewal, shutdown).await;
-                    self.tell(false);
-                    if let Err(error) = ended {
-                        warn!(%error, "stepped down");
-                    }
-                    // Lets a standby follow at once. Failing that, the lease ends by itself.
-                    let leaving = self.store.step_down(token);
-                    let _ = tokio::time::timeout(self.interval, leaving).await;
-                }
-                Ok(None) => {}
-                Err(error) => warn!(%error, "cannot ask for the lead"),
-            }
+        let mut pause = Duration::ZERO;
+        loop {
             tokio::select! {
                 () = shutdown.soft.cancelled() => return,
-                () = tokio::time::sleep(self.interval.min(LONGEST_SLEEP)) => {}
+                () = tokio::time::sleep(pause) => {}
             }
+            pause = self.interval.min(LONGEST_SLEEP);
+            // Asking for the lead locks its row, so only who may get it does.
+            match self.store.lead_left().await {
+                Ok(left) if left.is_zero() => self.stand(shutdown).await,
+                // At the very end of the lease: the next look would be up to a pause late.
+                Ok(left) => pause = pause.min(left + SHORTEST_SLEEP),
+                Err(error) => warn!(%error, "cannot ask who leads"),
+            }
+        }
+    }
+
+    /// Asks for the lead, and leads if it is free.
+    async fn stand(&self, shutdown: &Shutdown) {
+        // A token per term: a term that ended in doubt must never be taken for the next one.
+        let token = Uuid::new_v4();
+        match self.ask(token).await {
+            Ok(Some(renewal)) => {
+                info!(epoch = renewal.term.epoch, "leading");
+                self.tell(true);
+                let ended = self.lead(renewal, shutdown).await;
+                self.tell(false);
+                if let Err(error) = ended {
+                    warn!(%error, "stepped down");
+                }
+                // Lets a standby follow at once. Failing that, the lease ends by itself.
+                let leaving = self.store.step_down(token);
+                let _ = tokio::time::timeout(self.interval, leaving).await;
+            }
+            Ok(None) => {}
+            Err(error) => warn!(%error, "cannot ask for the lead"),
         }
     }
 
