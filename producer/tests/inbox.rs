@@ -100,7 +100,7 @@ async fn what_cannot_be_read_is_a_dead_letter_with_the_reason() {
             r#"{"type": "mine", "payload": "a\u0000"}"#,
             "invalid request: the payload contains a NUL",
         ),
-        (&deep, "invalid request: recursion limit exceeded"),
+        (&deep, "invalid request: payload: recursion limit exceeded"),
         (&large, "the request has 307"),
         (&pointer, "this is the message of a task"),
     ];

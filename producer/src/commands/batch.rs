@@ -220,7 +220,10 @@ mod tests {
         check("{\"type\":\"nope\"}\n[]", "0 good; 1: no pool takes the task type \"nope\"");
         check("{\"type\":\"mine\",\"delay\":\"soon\"}", "0 good; 1: delay: expected seconds");
         check("{\"type\":\"mine\",\"timeout\":1.5}", "1 good");
-        check("{\"type\":\"mine\",\"max_retry\":-1}", "0 good; 1: invalid value: integer `-1`");
+        check(
+            "{\"type\":\"mine\",\"max_retry\":-1}",
+            "0 good; 1: max_retry: invalid value: integer `-1`",
+        );
         check("{\"type\":\"mine\",\"key\":\"\"}", "0 good; 1: an execution key must not be empty");
         check("{\"type\":\"mine\",\"payload\":1e999}", "0 good; 1: number out of range");
         check(

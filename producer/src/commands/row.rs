@@ -84,8 +84,10 @@ impl Row {
 
 /// With the field that is wrong, where serde does not name it itself.
 fn told(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
-    let (field, what) = (error.path().to_string(), one_line(error.inner()));
-    let is_named = matches!(field.as_str(), "." | "?") || what.contains(&format!("`{field}`"));
+    let (path, what) = (error.path().to_string(), one_line(error.inner()));
+    // A value too deep to be read has a path as long as that.
+    let field = path.split(['.', '[']).next().unwrap_or_default();
+    let is_named = matches!(field, "" | "?") || what.contains(&format!("`{field}`"));
     if is_named { what } else { format!("{field}: {what}") }
 }
 
