@@ -225,7 +225,7 @@ mod tests {
             "0 good; 1: max_retry: invalid value: integer `-1`",
         );
         check("{\"type\":\"mine\",\"key\":\"\"}", "0 good; 1: an execution key must not be empty");
-        check("{\"type\":\"mine\",\"payload\":1e999}", "0 good; 1: number out of range");
+        check("{\"type\":\"mine\",\"payload\":1e999}", "0 good; 1: payload: number out of range");
         check(
             "{\"type\":\"mine\",\"payload\":{\"id\":12345678901234567890123}}",
             "0 good; 1: 12345678901234567890123 has more digits",
