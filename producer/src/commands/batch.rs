@@ -230,7 +230,7 @@ mod tests {
             "{\"type\":\"mine\",\"payload\":{\"id\":12345678901234567890123}}",
             "0 good; 1: 12345678901234567890123 has more digits",
         );
-        check("\u{fffd}", "0 good; 1: expected value");
+        check("\u{fffd}", "0 good; 1: one JSON object is wanted");
     }
 
     #[test]
