@@ -1,4 +1,4 @@
-//! `producer run`: leader or standby; relay, sweeps, inbox and alerts run on both.
+//! `producer run`: leader or standby; relay, sweeps, inbox, watch and alerts run on both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +16,14 @@ use shared::shutdown::Shutdown;
 use shared::store::{Purpose, Registration, Store, StoreOptions};
 use shared::sweeps::Sweeps;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::alerts::Alerts;
 use crate::inbox::Inbox;
 use crate::leader::Candidate;
 use crate::mirror::Mirror;
+use crate::watch::Watch;
 
 /// Time that the loops get to end.
 pub const DRAIN: Duration = Duration::from_secs(10);
@@ -30,6 +32,7 @@ const READINESS: Duration = Duration::from_millis(500);
 
 /// Runs a producer until it is told to stop.
 pub async fn run(config: Config) -> anyhow::Result<()> {
+    let read = Instant::now();
     let shutdown = Shutdown::new();
     shutdown.listen_for_signals().context("listening for signals")?;
     let label = process::label("producer");
@@ -91,8 +94,11 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let alerts = Alerts::new(store.clone(), &config.alerts)?;
     let until = shutdown.clone();
     shutdown.spawn(async move { alerts.run(&until).await });
-    let schedules = config.schedules.clone();
-    let candidate = Candidate { store, relay, schedules, incarnation, label, interval, ttl, leads };
+    let watch = Watch::new(store.clone(), ttl);
+    let until = shutdown.clone();
+    shutdown.spawn(async move { watch.run(&until).await });
+    let candidate =
+        Candidate { store, relay, config, read, incarnation, label, interval, ttl, leads };
     let until = shutdown.clone();
     shutdown.spawn(async move { candidate.run(&until).await });
 

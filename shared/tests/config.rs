@@ -11,6 +11,8 @@ use shared::domain::schedule::{CatchUp, Overlap};
 mod manual;
 #[path = "config/problems.rs"]
 mod problems;
+#[path = "config/timing.rs"]
+mod timing;
 
 /// Loads with the given variables.
 fn load_with(text: &str, variables: &[(&str, &str)]) -> Result<Config, Problems> {
@@ -41,6 +43,22 @@ fn check(text: &str, expected: &[&str]) {
 /// One schedule with these further lines.
 fn task(lines: &str) -> String {
     format!("tasks:\n- name: a\n  schedule: '* * * * *'\n  task_type: http_call\n{lines}")
+}
+
+#[test]
+fn overlap_has_the_words_of_kubernetes_and_temporal() {
+    for (words, overlap) in [
+        (["skip", "Skip", "Forbid"].as_slice(), Overlap::Skip),
+        (&["queue", "BufferOne", "buffer_one"], Overlap::Queue),
+        (&["queue_all", "BufferAll", "buffer_all"], Overlap::QueueAll),
+        (&["replace", "Replace", "CancelOther", "TerminateOther"], Overlap::Replace),
+        (&["allow", "Allow", "AllowAll", "allow_all"], Overlap::Allow),
+    ] {
+        for word in words {
+            let config = loaded(&task(&format!("  overlap: {word}\n")), &[]);
+            assert_eq!(config.schedules[0].overlap, overlap, "{word}");
+        }
+    }
 }
 
 #[test]

@@ -5,6 +5,9 @@
 
 mod database;
 
+use crate::domain::schedule::Schedule;
+use crate::store::Store;
+
 pub use database::TestDatabase;
 
 use std::future::Future;
@@ -31,6 +34,17 @@ pub fn not_run(reason: &str) {
     let Ok(list) = std::env::var("BELFRY_NOT_RUN") else { return };
     let mut list = std::fs::OpenOptions::new().append(true).open(list).expect("the list");
     writeln!(list, "NOT RUN: {reason}").expect("written");
+}
+
+/// Puts schedules in force beside those that are, as a leader does with new ones; answers the
+/// revision.
+pub async fn put_in_force(store: &Store, schedules: &[Schedule]) -> i64 {
+    let file = store.file_in_force().await.expect("answered");
+    let apply = store.begin_apply(file.revision).await.expect("answered");
+    let mut apply = apply.expect("nobody else applies");
+    let schedules: Vec<&Schedule> = schedules.iter().collect();
+    apply.put(&schedules).await.expect("put");
+    apply.commit(file.now, "test").await.expect("committed")
 }
 
 /// Waits until `probe` answers something, polling; panics with `what` after [`PATIENCE`].

@@ -9,6 +9,8 @@ mod error;
 mod explain;
 mod field;
 mod parse;
+mod period;
+mod shift;
 mod wall;
 mod zone;
 mod zone_name;
@@ -17,12 +19,14 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 
 pub use error::{CronError, Reason};
 pub use field::Field;
+pub use shift::{Effect, Shift, Shifted, shifts};
 pub use zone_name::{UnknownZone, parse_zone};
 
 use parse::Line;
@@ -63,6 +67,11 @@ impl Cron {
         zone::next_after(&self.wall, self.line.pace, after, tz)
     }
 
+    /// The shortest time between two instants, changes of the clocks apart.
+    pub fn shortest_period(&self) -> Duration {
+        self.line.shortest_period()
+    }
+
     /// How many instants lie in `(after, until]`, without visiting them.
     pub fn count(&self, after: DateTime<Utc>, until: DateTime<Utc>, tz: Tz) -> u64 {
         count::count(&self.line, after, until, tz)
@@ -81,6 +90,11 @@ impl Cron {
             .take_while(|at| *at <= until)
             .take(wanted)
             .collect()
+    }
+
+    /// What a change of the clocks of its zone does to the line; `None` when it does nothing.
+    pub fn shifted(&self, shift: &Shift) -> Option<Shifted> {
+        shift::shifted(&self.wall, self.line.pace, shift)
     }
 
     /// Says in words when the line fires in a zone, and what it does when clocks change there.
