@@ -14,7 +14,6 @@ use anyhow::{Context as _, bail, ensure};
 use chrono::{DateTime, Utc};
 use clap::Args;
 use shared::config::{self, parse_duration};
-use shared::shutdown::Shutdown;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 
@@ -59,16 +58,8 @@ pub async fn run(path: Option<&Path>, options: SchedulesOptions) -> anyhow::Resu
     let file_bytes = yaml.len();
     let ground = Ground::prepare(&base, "schedules", &yaml).await?;
     drop(yaml);
-    let stop = Shutdown::new();
-    stop.listen_for_signals().context("listening for signals")?;
-    let measured = tokio::select! {
-        measured = measure(&ground, &options, file_bytes) => measured,
-        () = sleep(options.limit) => Err(anyhow::anyhow!("not done within {:?}", options.limit)),
-        () = stop.soft.cancelled() => Err(anyhow::anyhow!("interrupted")),
-    };
-    let cleared = ground.clear().await;
-    let document = measured?;
-    cleared?;
+    let document =
+        ground.measure(options.limit, async |at| measure(at, &options, file_bytes).await).await?;
     if options.json {
         report::print_json(&document)?;
     } else {

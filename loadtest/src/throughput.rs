@@ -16,8 +16,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
 use shared::config::{self, parse_duration};
 use shared::domain::task::NewTask;
-use shared::shutdown::Shutdown;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 pub use document::{Document, Drain, Publish, Setup, Steady};
 
@@ -75,16 +74,7 @@ pub async fn run(path: Option<&Path>, options: ThroughputOptions) -> anyhow::Res
     let yaml =
         format!("task_pools:\n  {POOL}: {{max_workers: {}, task_types: [probe]}}\n", options.slots);
     let ground = Ground::prepare(&base, "bench", &yaml).await?;
-    let stop = Shutdown::new();
-    stop.listen_for_signals().context("listening for signals")?;
-    let measured = tokio::select! {
-        measured = measure(&ground, &options) => measured,
-        () = sleep(options.limit) => Err(anyhow::anyhow!("not done within {:?}", options.limit)),
-        () = stop.soft.cancelled() => Err(anyhow::anyhow!("interrupted")),
-    };
-    let cleared = ground.clear().await;
-    let document = measured?;
-    cleared?;
+    let document = ground.measure(options.limit, async |at| measure(at, &options).await).await?;
     if options.json {
         report::print_json(&document)?;
     } else {

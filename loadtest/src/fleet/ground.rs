@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -9,7 +10,9 @@ use shared::broker::{Operator, Settings, Topology};
 use shared::config::{self, Config};
 use shared::http::Url;
 use shared::process;
+use shared::shutdown::Shutdown;
 use tempfile::TempDir;
+use tokio::time::sleep;
 use tokio_postgres::Client;
 
 use crate::database;
@@ -110,6 +113,26 @@ impl Ground {
     /// What its processes find in their environment.
     pub fn environment(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.variables.iter().map(|(name, value)| (*name, value.expose_secret()))
+    }
+
+    /// What a benchmark measures here within a limit of time. The ground is cleared whatever came of
+    /// it, an interrupt by a signal too.
+    pub async fn measure<T>(
+        self,
+        limit: Duration,
+        measure: impl AsyncFnOnce(&Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let stop = Shutdown::new();
+        stop.listen_for_signals().context("listening for signals")?;
+        let measured = tokio::select! {
+            measured = measure(&self) => measured,
+            () = sleep(limit) => Err(anyhow::anyhow!("not done within {limit:?}")),
+            () = stop.soft.cancelled() => Err(anyhow::anyhow!("interrupted")),
+        };
+        let cleared = self.clear().await;
+        let document = measured?;
+        cleared?;
+        Ok(document)
     }
 
     /// Takes database and topology away, with what is in them.
