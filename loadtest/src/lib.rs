@@ -6,5 +6,6 @@ pub mod fleet;
 pub mod ledger;
 pub mod proxy;
 pub mod report;
+pub mod schedules;
 pub mod stub_llm;
 pub mod throughput;

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use loadtest::drill::{self, DrillOptions};
 use loadtest::ledger::{self, LedgerOptions};
 use loadtest::report;
+use loadtest::schedules::{self, SchedulesOptions};
 use loadtest::stub_llm::{self, StubOptions};
 use loadtest::throughput::{self, ThroughputOptions};
 
@@ -27,6 +28,8 @@ enum Command {
     Drill(DrillOptions),
     /// Audits the promises on database and broker; exit 1 names what is broken.
     Ledger(LedgerOptions),
+    /// Measures what a producer with many schedules costs and how late its ticks are.
+    Schedules(SchedulesOptions),
     /// Serves an OpenAI-compatible model that answers, fails and counts as told.
     StubLlm(StubOptions),
     /// Measures how many tasks the programs beside this one accept and finish, and what it costs.
@@ -40,6 +43,7 @@ async fn main() -> ExitCode {
     report::exit(match cli.command {
         Command::Drill(options) => drill::run(options).await,
         Command::Ledger(options) => ledger::run(config, options).await,
+        Command::Schedules(options) => schedules::run(config, options).await,
         Command::StubLlm(options) => stub_llm::run(options).await,
         Command::Throughput(options) => throughput::run(config, options).await,
     })

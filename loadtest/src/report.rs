@@ -9,6 +9,7 @@ use shared::config::{Missing, Problems};
 use crate::database::Unreachable;
 use crate::drill::NotStarted;
 use crate::ledger::{Checked, Ledger};
+use crate::schedules;
 use crate::throughput::Document;
 
 /// Usage or configuration.
@@ -106,6 +107,54 @@ pub fn throughput(document: &Document) -> String {
         format!(
             "{}/s, {} tasks: p50 {:.1} ms, p95 {:.1} ms, p99 {:.1} ms from row to completed row",
             steady.per_second, steady.tasks, steady.p50_ms, steady.p95_ms, steady.p99_ms
+        ),
+    );
+    line("ledger", verdict(document.ledger_ok).to_owned());
+    text
+}
+
+/// A run of many schedules for people.
+pub fn schedules(document: &schedules::Document) -> String {
+    let setup = &document.setup;
+    let mut text = format!(
+        "{} schedules in {:.1} MB, {} due together, {} times; {} CPUs, {} build\n\n",
+        setup.count,
+        setup.file_bytes as f64 / 1e6,
+        setup.due,
+        setup.bursts,
+        setup.cpus,
+        setup.build
+    );
+    let mut line = |what: &str, figure: String| {
+        let _ = writeln!(text, "{what:<12} {figure}");
+    };
+    for (what, start) in
+        [("first start", &document.first_start), ("restart", &document.restart)]
+    {
+        line(
+            what,
+            format!(
+                "{:.2} s to the first tick, {:.2} s of CPU; peak RSS {:.1} MB",
+                start.seconds,
+                start.cpu_seconds,
+                start.peak_rss_bytes as f64 / 1e6
+            ),
+        );
+    }
+    for (what, late) in [("decided", &document.decided), ("published", &document.published)] {
+        line(
+            what,
+            format!("p50 {:.0} ms, p99 {:.0} ms, worst {:.0} ms late", late.p50_ms, late.p99_ms, late.max_ms),
+        );
+    }
+    line(
+        "cost",
+        format!(
+            "{:.1} ticks/s at {:.0} µs of CPU each, {:.3} CPUs busy; peak RSS {:.1} MB",
+            document.ticks_per_second,
+            document.cpu_micros_per_tick,
+            document.cpu_share,
+            document.peak_rss_bytes as f64 / 1e6
         ),
     );
     line("ledger", verdict(document.ledger_ok).to_owned());

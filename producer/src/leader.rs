@@ -1,13 +1,15 @@
 //! Leadership: takes and keeps the lead, ticks while it has it, steps down at any doubt.
 //!
 //! The lease saves work; safety is in the tick statement. A leader that cannot renew in time stops
-//! ticking before its lease ends; a standby asks again and again.
+//! ticking before its lease ends; a standby asks again and again. A term begins with applying the
+//! leader's file, unless one that was read later is in force.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound as _, Utc};
+use shared::config::Config;
 use shared::domain::attempt::Incarnation;
-use shared::domain::schedule::Schedule;
 use shared::relay::Relay;
 use shared::shutdown::Shutdown;
 use shared::store::{Error, Store, Term};
@@ -17,11 +19,16 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use crate::announcer::Announcer;
+use crate::applying::{self, Look};
 use crate::ticker::{Round, Ticker};
 
 /// Longest sleep between two looks, whatever is next: bounds what a step of the database's clock
 /// can delay.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Pause between two looks for what others have applied.
+const LOOK_FOR_CHANGES: Duration = Duration::from_secs(1);
 
 /// What leading needs.
 pub struct Candidate {
@@ -29,8 +36,10 @@ pub struct Candidate {
     pub store: Store,
     /// Told of new tasks.
     pub relay: Relay,
-    /// The file's schedules.
-    pub schedules: Vec<Schedule>,
+    /// The file.
+    pub config: Arc<Config>,
+    /// When it was read, on this host.
+    pub read: Instant,
     /// Our identity.
     pub incarnation: Incarnation,
     /// Our label.
@@ -46,6 +55,8 @@ pub struct Candidate {
 impl Candidate {
     /// Stands for the lead, and leads, until the soft token.
     pub async fn run(self, shutdown: &Shutdown) {
+        let announcer = Announcer::start(self.relay.clone(), shutdown);
+        let mut read_at = None;
         while !shutdown.soft.is_cancelled() {
             // A token per term: a term that ended in doubt must never be taken for the next one.
             let token = Uuid::new_v4();
@@ -53,7 +64,10 @@ impl Candidate {
                 Ok(Some(renewal)) => {
                     info!(epoch = renewal.term.epoch, "leading");
                     self.tell(true);
-                    let ended = self.lead(renewal, shutdown).await;
+                    // Once, and by the database's clock, with which that of other files is told.
+                    let read_at = *read_at
+                        .get_or_insert_with(|| (renewal.now() - self.read.elapsed()).trunc_subsecs(6));
+                    let ended = self.lead(renewal, read_at, &announcer, shutdown).await;
                     self.tell(false);
                     if let Err(error) = ended {
                         warn!(%error, "stepped down");
@@ -84,25 +98,29 @@ impl Candidate {
     }
 
     /// One term. Any error, and any doubt about the lease, ends it.
-    async fn lead(&self, mut last: Renewal, shutdown: &Shutdown) -> Result<(), Error> {
-        let safe = self.ttl * 4 / 5;
-        let mut ticker =
-            Ticker::begin(self.store.clone(), self.relay.clone(), &self.schedules).await?;
+    async fn lead(
+        &self,
+        mut last: Renewal,
+        read_at: DateTime<Utc>,
+        announcer: &Announcer,
+        shutdown: &Shutdown,
+    ) -> Result<(), Error> {
+        let beginning = self.begin(read_at, announcer.clone());
+        let Some(begun) = self.while_leading(&mut last, beginning).await? else { return Ok(()) };
+        let mut ticker = begun?;
+        let mut looked = Instant::now();
         loop {
-            if shutdown.soft.is_cancelled() || last.asked.elapsed() >= safe {
+            if shutdown.soft.is_cancelled() || !self.keep(&mut last).await? {
                 return Ok(());
             }
-            if last.asked.elapsed() >= self.interval {
-                let asking = self.ask(last.term.token);
-                match tokio::time::timeout_at(last.asked + safe, asking).await {
-                    Ok(renewed) => match renewed? {
-                        Some(renewed) => last = renewed,
-                        None => return Ok(()),
-                    },
+            let until = last.asked + self.safe();
+            if looked.elapsed() >= LOOK_FOR_CHANGES {
+                looked = Instant::now();
+                match tokio::time::timeout_at(until, ticker.refresh()).await {
+                    Ok(refreshed) => drop(refreshed?),
                     Err(_) => return Ok(()),
                 }
             }
-            let until = last.asked + safe;
             let round = tokio::time::timeout_at(until, ticker.round(&last.term, last.now()));
             let next = match round.await {
                 Ok(round) => match round? {
@@ -112,12 +130,84 @@ impl Candidate {
                 Err(_) => return Ok(()),
             };
             let pause = next
-                .and_then(|next| (next - last.now()).to_std().ok())
-                .map_or(LONGEST_SLEEP, |pause| pause.min(LONGEST_SLEEP))
+                .map_or(LONGEST_SLEEP, |next| (next - last.now()).to_std().unwrap_or_default())
+                .min(LONGEST_SLEEP)
                 .min(self.interval.saturating_sub(last.asked.elapsed()));
             tokio::select! {
                 () = shutdown.soft.cancelled() => return Ok(()),
                 () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Puts our file in force, if none that was read later is, and takes what is in force then.
+    async fn begin(&self, read_at: DateTime<Utc>, announcer: Announcer) -> Result<Ticker, Error> {
+        let (store, entries) = (&self.store, &self.config.schedules);
+        let look = loop {
+            let look = Look::at(store, entries).await?;
+            let newest = look.file.read_at.is_none_or(|newest| newest < read_at);
+            if !newest {
+                if !look.diff.is_empty() {
+                    warn!(applied_by = look.file.applied_by, applied_at = ?look.file.applied_at,
+                        "schedules of a file that was read later are in force, and ours are not: \
+                         restart this producer with that file, or run `producer schedules apply`");
+                }
+                break look;
+            }
+            let Some(report) =
+                applying::apply(store, entries, &look, (read_at, &self.label)).await?
+            else {
+                continue;
+            };
+            if look.diff.is_empty() {
+                break look;
+            }
+            info!(revision = report.revision, added = report.added.len(),
+                renamed = report.renamed.len(), changed = report.changed.len(),
+                removed = report.removed.len(), unchanged = report.unchanged,
+                ticked = report.ticked, "applied the file's schedules");
+            if report.ticked > 0 {
+                self.relay.poke();
+            }
+        };
+        Ticker::begin(self.store.clone(), announcer, self.config.clone(), look).await
+    }
+
+    /// The part of a lease in which we act.
+    fn safe(&self) -> Duration {
+        self.ttl * 4 / 5
+    }
+
+    /// Renews when it is time; false when the term is over, or may be.
+    async fn keep(&self, last: &mut Renewal) -> Result<bool, Error> {
+        let until = last.asked + self.safe();
+        if last.asked.elapsed() >= self.interval {
+            let asking = self.ask(last.term.token);
+            match tokio::time::timeout_at(until, asking).await {
+                Ok(renewed) => match renewed? {
+                    Some(renewed) => *last = renewed,
+                    None => return Ok(false),
+                },
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(last.asked.elapsed() < self.safe())
+    }
+
+    /// Does something that may take longer than a lease; `None` when the term ended meanwhile.
+    async fn while_leading<T>(
+        &self,
+        last: &mut Renewal,
+        work: impl Future<Output = T>,
+    ) -> Result<Option<T>, Error> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Ok(Some(done)),
+                () = tokio::time::sleep_until(last.asked + self.interval) => {}
+            }
+            if !self.keep(last).await? {
+                return Ok(None);
             }
         }
     }

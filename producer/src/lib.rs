@@ -4,8 +4,11 @@
 //! daemon, with one module per loop. Workers are met in PostgreSQL and RabbitMQ alone.
 
 pub mod alerts;
+pub mod announcer;
+pub mod applying;
 pub mod cli;
 pub mod commands;
+pub mod due;
 pub mod inbox;
 pub mod leader;
 pub mod mirror;

@@ -16,6 +16,7 @@ use shared::shutdown::Shutdown;
 use shared::store::{Purpose, Registration, Store, StoreOptions};
 use shared::sweeps::Sweeps;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::alerts::Alerts;
@@ -30,6 +31,7 @@ const READINESS: Duration = Duration::from_millis(500);
 
 /// Runs a producer until it is told to stop.
 pub async fn run(config: Config) -> anyhow::Result<()> {
+    let read = Instant::now();
     let shutdown = Shutdown::new();
     shutdown.listen_for_signals().context("listening for signals")?;
     let label = process::label("producer");
@@ -90,8 +92,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let alerts = Alerts::new(store.clone(), &config.alerts)?;
     let until = shutdown.clone();
     shutdown.spawn(async move { alerts.run(&until).await });
-    let schedules = config.schedules.clone();
-    let candidate = Candidate { store, relay, schedules, incarnation, label, interval, ttl, leads };
+    let candidate =
+        Candidate { store, relay, config, read, incarnation, label, interval, ttl, leads };
     let until = shutdown.clone();
     shutdown.spawn(async move { candidate.run(&until).await });
 

@@ -1,41 +1,48 @@
 //! The ticker: the leader's loop that turns planned instants into tick rows and tasks.
 //!
 //! A heap holds the next instant of each schedule, so a round costs what is due, not what is known.
-//! It computes with the database's time, fetched with each renewal of the lead, and decides nothing:
-//! the tick statement does.
+//! It ticks what is in force in the database, computes with the database's time, fetched with each
+//! renewal of the lead, and decides nothing: the tick statement does. It never waits for the broker.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
-use serde_json::Value;
-use shared::domain::schedule::{PlannedTick, Schedule};
-use shared::domain::task::TaskId;
-use shared::domain::template::{self, TickContext};
-use shared::relay::Relay;
-use shared::store::{DecidedTick, Error, Store, Term, TickInput};
-use shared::telemetry::spans::{self, Span};
+use chrono::{DateTime, Utc};
+use shared::config::Config;
+use shared::domain::schedule::{Schedule, TickOutcome};
+use shared::store::{DecidedTick, Error, Kept, Store, Term};
+use shared::telemetry::spans::Span;
 use shared::telemetry::{metrics, names};
-use tracing::{debug, error, warn};
+use tracing::{error, info, warn};
 
-/// Most ticks in one statement.
-pub const MAX_TICKS: usize = 500;
-
-/// How far back the previous instant of a tick is looked for: a leap day's line has one.
-const LOOK_BACK: TimeDelta = TimeDelta::days(9 * 366);
+use crate::announcer::Announcer;
+use crate::applying::Look;
+use crate::due::{self, Batch, MAX_TICKS};
 
 /// The schedules of a term, with what is next.
 pub struct Ticker {
     store: Store,
-    relay: Relay,
-    schedules: HashMap<String, Known>,
-    next: BinaryHeap<Reverse<(DateTime<Utc>, String)>>,
+    announcer: Announcer,
+    /// The file, whose entries are not copied.
+    config: Arc<Config>,
+    /// Of what is in force; a tick statement of another one decides nothing.
+    revision: i64,
+    slots: Vec<Option<Known>>,
+    next: BinaryHeap<Reverse<(DateTime<Utc>, usize)>>,
 }
 
 struct Known {
-    schedule: Schedule,
+    entry: Entry,
     mark: DateTime<Utc>,
+}
+
+enum Entry {
+    /// In force as the file says.
+    OfFile(usize),
+    /// In force, and not so in our file.
+    Applied(Box<Schedule>),
 }
 
 /// What a round came to.
@@ -48,167 +55,146 @@ pub enum Round {
 }
 
 impl Ticker {
-    /// Applies the file's schedules and begins from their durable marks.
-    pub async fn begin(store: Store, relay: Relay, schedules: &[Schedule]) -> Result<Self, Error> {
-        let applied = store.apply_schedules(schedules).await?;
-        let marks: HashMap<String, DateTime<Utc>> =
-            applied.into_iter().map(|a| (a.name, a.mark)).collect();
-        let mut ticker = Self { store, relay, schedules: HashMap::new(), next: BinaryHeap::new() };
-        for schedule in schedules {
-            let Some(&mark) = marks.get(&schedule.name) else { continue };
-            let known = Known { schedule: schedule.clone(), mark };
-            ticker.schedules.insert(schedule.name.clone(), known);
-            ticker.plan_next(&schedule.name);
+    /// Begins from the durable marks of what is in force.
+    pub async fn begin(
+        store: Store,
+        announcer: Announcer,
+        config: Arc<Config>,
+        look: Look,
+    ) -> Result<Self, Error> {
+        let Look { file, standing, diff } = look;
+        let mut others = Vec::new();
+        for n in &diff.changed {
+            others.push(config.schedules[*n].name.as_str());
         }
+        others.extend(diff.renamed.iter().map(|rename| rename.from.as_str()));
+        others.extend(diff.removed.iter().map(String::as_str));
+        let others = store.specs(&others).await?;
+        let mut ticker = Self {
+            store,
+            announcer,
+            config,
+            revision: file.revision,
+            slots: Vec::with_capacity(standing.len()),
+            next: BinaryHeap::with_capacity(standing.len()),
+        };
+        for n in diff.unchanged {
+            if let Some(known) = standing.get(&ticker.config.schedules[n].name) {
+                ticker.know(Entry::OfFile(n), known.mark);
+            }
+        }
+        others.into_iter().for_each(|kept| ticker.know_applied(kept));
+        info!(schedules = ticker.slots.len(), revision = ticker.revision, "in force");
         Ok(ticker)
     }
 
-    /// Ticks everything that is due at `now`, the database's present.
+    /// Ticks what is due at `now`, the database's present: some hundreds of schedules at most, so
+    /// that the lead is renewed in between.
     pub async fn round(&mut self, term: &Term, now: DateTime<Utc>) -> Result<Round, Error> {
-        let due = self.take_due(now);
-        let mut waves: Vec<Vec<(TickInput, Span)>> = Vec::new();
-        for name in &due {
-            // At most one running tick per schedule and statement, in order of time.
-            for (n, tick) in self.inputs(name, now).into_iter().enumerate() {
-                if waves.len() <= n {
-                    waves.push(Vec::new());
-                }
-                waves[n].push(tick);
-            }
-        }
-        for wave in waves {
-            for batch in chunks(wave) {
-                if !self.decide(term, batch, now).await? {
+        let slots = self.take_due(now);
+        let due = slots.iter().filter_map(|slot| {
+            let known = self.slots[*slot].as_ref()?;
+            Some((schedule(&self.config, &known.entry), known.mark))
+        });
+        for batch in due::batches(due, now) {
+            if !self.decide(term, batch, now).await? {
+                if !self.refresh().await? {
                     return Ok(Round::TermOver);
                 }
+                // Other entries are in force: what they left due is looked at again.
+                slots.iter().for_each(|slot| self.plan_next(*slot));
+                return Ok(Round::Until(Some(now)));
             }
         }
-        for name in &due {
-            if let Some(known) = self.schedules.get_mut(name) {
+        for slot in slots {
+            if let Some(known) = &mut self.slots[slot] {
                 known.mark = known.mark.max(now);
             }
-            self.plan_next(name);
+            self.plan_next(slot);
         }
         Ok(Round::Until(self.next.peek().map(|Reverse((at, _))| *at)))
     }
 
-    fn take_due(&mut self, now: DateTime<Utc>) -> Vec<String> {
-        let mut due = Vec::new();
-        while let Some(Reverse((at, _))) = self.next.peek()
-            && *at <= now
-        {
-            if let Some(Reverse((_, name))) = self.next.pop() {
-                due.push(name);
+    /// Takes over what was applied by others since; false when there was nothing.
+    pub async fn refresh(&mut self) -> Result<bool, Error> {
+        let revision = self.store.revision().await?;
+        if revision == self.revision {
+            return Ok(false);
+        }
+        let rows = self.store.changed_schedules(self.revision).await?;
+        info!(revision, schedules = rows.len(), "other schedules are in force");
+        let known = self.slots.iter().enumerate().filter_map(|(slot, known)| {
+            Some((schedule(&self.config, &known.as_ref()?.entry).name.clone(), slot))
+        });
+        let slots: HashMap<String, usize> = known.collect();
+        for kept in rows {
+            if let Some(slot) = slots.get(&kept.name) {
+                self.slots[*slot] = None;
             }
+            if !kept.removed {
+                self.know_applied(kept);
+            }
+        }
+        self.revision = revision;
+        Ok(true)
+    }
+
+    fn know_applied(&mut self, kept: Kept) {
+        match Schedule::from_spec(&kept.name, &kept.spec) {
+            Ok(schedule) => self.know(Entry::Applied(Box::new(schedule)), kept.mark),
+            // Written by a newer binary: its producer ticks it when it leads.
+            Err(what) => error!(what, "it does not tick"),
+        }
+    }
+
+    fn know(&mut self, entry: Entry, mark: DateTime<Utc>) {
+        self.slots.push(Some(Known { entry, mark }));
+        self.plan_next(self.slots.len() - 1);
+    }
+
+    fn take_due(&mut self, now: DateTime<Utc>) -> Vec<usize> {
+        let mut due = Vec::new();
+        while let Some(Reverse((at, slot))) = self.next.peek()
+            && *at <= now
+            && due.len() < MAX_TICKS
+        {
+            due.push(*slot);
+            self.next.pop();
         }
         due
     }
 
-    fn plan_next(&mut self, name: &str) {
-        let Some(known) = self.schedules.get(name) else { return };
-        if let Some(at) = known.schedule.cron.next_after(known.mark, known.schedule.timezone) {
-            self.next.push(Reverse((at, name.to_owned())));
+    fn plan_next(&mut self, slot: usize) {
+        // A slot whose entry was changed or removed is empty for good.
+        let Some(known) = &self.slots[slot] else { return };
+        if let Some(at) = schedule(&self.config, &known.entry).next_due(known.mark) {
+            self.next.push(Reverse((at, slot)));
         }
     }
 
-    /// The ticks of a schedule that are due, oldest first: the span of what is too old, then each.
-    fn inputs(&self, name: &str, now: DateTime<Utc>) -> Vec<(TickInput, Span)> {
-        let Some(known) = self.schedules.get(name) else { return Vec::new() };
-        let plan = known.schedule.plan(known.mark, now);
-        let mut ticks = Vec::with_capacity(plan.ticks.len() + 1);
-        if let Some(older) = &plan.older {
-            let tick = PlannedTick { at: older.last, run: false };
-            let (mut input, span) = input(&known.schedule, &tick);
-            input.first_at = Some(older.first);
-            input.count = older.count;
-            ticks.push((input, span));
-        }
-        ticks.extend(plan.ticks.iter().map(|tick| input(&known.schedule, tick)));
-        ticks
-    }
-
-    /// Sends one statement; false when the term is over.
-    async fn decide(
-        &self,
-        term: &Term,
-        batch: Vec<(TickInput, Span)>,
-        now: DateTime<Utc>,
-    ) -> Result<bool, Error> {
-        let (inputs, spans): (Vec<TickInput>, Vec<Span>) = batch.into_iter().unzip();
-        let Some(decided) = self.store.tick(term, &inputs).await? else { return Ok(false) };
+    /// Sends one statement; false when it decided nothing.
+    async fn decide(&self, term: &Term, batch: Batch, now: DateTime<Utc>) -> Result<bool, Error> {
+        let (inputs, spans): (Vec<_>, Vec<Span>) = batch.into_iter().unzip();
+        let decided = self.store.tick(term, self.revision, &inputs).await?;
+        let Some(decided) = decided else { return Ok(false) };
         let mut made = Vec::new();
         for tick in &decided {
-            let at = inputs
-                .iter()
-                .position(|i| i.planned_at == tick.planned_at && i.schedule == tick.schedule);
-            tell(tick, at.map(|n| &spans[n]), now);
-            if tick.fresh && tick.outcome == Some(shared::domain::schedule::TickOutcome::Enqueued) {
+            tell(tick, spans.get(tick.index), now);
+            if tick.fresh && tick.outcome == Some(TickOutcome::Enqueued) {
                 made.extend(tick.task_id);
             }
         }
         drop(spans);
-        if !made.is_empty() {
-            // A row that stays unpublished is found by the relay's own look.
-            if let Err(error) = self.relay.publish_now(&made).await {
-                debug!(%error, "ticks are committed; the relay publishes them");
-                self.relay.poke();
-            }
-        }
+        self.announcer.announce(made);
         Ok(true)
     }
 }
 
-fn chunks(mut wave: Vec<(TickInput, Span)>) -> Vec<Vec<(TickInput, Span)>> {
-    let mut chunks = Vec::new();
-    while wave.len() > MAX_TICKS {
-        let rest = wave.split_off(MAX_TICKS);
-        chunks.push(std::mem::replace(&mut wave, rest));
+fn schedule<'a>(config: &'a Config, entry: &'a Entry) -> &'a Schedule {
+    match entry {
+        Entry::OfFile(n) => &config.schedules[*n],
+        Entry::Applied(schedule) => schedule,
     }
-    chunks.push(wave);
-    chunks
-}
-
-/// A planned instant with the task that it would make.
-fn input(schedule: &Schedule, tick: &PlannedTick) -> (TickInput, Span) {
-    let span = spans::tick(&schedule.name, tick.at, schedule.timezone.name());
-    let context = TickContext {
-        schedule: &schedule.name,
-        at: tick.at,
-        timezone: schedule.timezone,
-        previous: schedule.previous(tick.at, tick.at - LOOK_BACK),
-    };
-    // Both were rendered with samples when the file was loaded. Should one fail all the same, the
-    // tick is recorded and the task shows what is wrong, rather than the producer stopping.
-    let key = template::render_key(&schedule.execution_key_template, &context).map_or_else(
-        |error| {
-            error!(schedule = %schedule.name, %error, "the execution key cannot be rendered");
-            format!("{}@{}", schedule.name, tick.at.to_rfc3339())
-        },
-        String::from,
-    );
-    let payload = template::render_payload(&schedule.payload, &context).unwrap_or_else(|error| {
-        error!(schedule = %schedule.name, %error, "the payload cannot be rendered");
-        Value::String(format!("payload template: {error}"))
-    });
-    let input = TickInput {
-        schedule: schedule.name.clone(),
-        planned_at: tick.at,
-        run: tick.run,
-        first_at: None,
-        count: 1,
-        task_id: TaskId::new(),
-        execution_key: key,
-        task_type: schedule.task_type.clone(),
-        pool: schedule.pool.clone(),
-        payload,
-        timeout: schedule.timeout,
-        retry: schedule.retry,
-        semantics: schedule.semantics,
-        overlap: schedule.overlap,
-        traceparent: span.traceparent(),
-        paused: schedule.paused,
-    };
-    (input, span)
 }
 
 fn tell(tick: &DecidedTick, span: Option<&Span>, now: DateTime<Utc>) {
@@ -226,7 +212,7 @@ fn tell(tick: &DecidedTick, span: Option<&Span>, now: DateTime<Utc>) {
     if tick.fresh {
         let lag = (now - tick.planned_at).to_std().unwrap_or(Duration::ZERO);
         metrics::ticked(&tick.schedule, name, lag);
-        tracing::info!(schedule = %tick.schedule, planned_at = %tick.planned_at, outcome = name,
+        info!(schedule = %tick.schedule, planned_at = %tick.planned_at, outcome = name,
             task.id = tick.task_id.map(|id| id.to_string()), "tick");
     }
 }

@@ -6,7 +6,7 @@ mod house;
 use serde_json::{Value, json};
 use shared::domain::outcome::Outcome;
 use shared::store::NewArtifact;
-use shared::testing::TestDatabase;
+use shared::testing::{TestDatabase, put_in_force};
 
 use house::{House, keys};
 
@@ -136,7 +136,7 @@ async fn a_schedule_is_paused_and_resumed_by_name() {
     early.complains("no producer has applied it yet");
     let path = house.dir.path().join("belfry.yaml");
     let config = shared::config::load(Some(&path)).expect("right");
-    house.store.apply_schedules(&config.schedules).await.expect("applied");
+    put_in_force(&house.store, &config.schedules).await;
 
     let paused = house.producer(&["schedules", "pause", "nightly", "--json"]).with(0).json();
     let resumed = house.producer(&["schedules", "resume", "nightly", "--json"]).with(0).json();

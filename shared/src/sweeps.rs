@@ -1,5 +1,5 @@
-//! The sweeps that need no particular process: rescue, overdue attempts, lost messages, and in a lane
-//! of its own the pruning of what is over.
+//! The sweeps that need no particular process: rescue, overdue attempts, late starts, lost messages, and
+//! in a lane of its own the pruning of what is over.
 //!
 //! Every producer and every worker runs them, so recovery waits for nobody. They never publish:
 //! they clear marks and tell the relay of their process to hurry.
@@ -82,6 +82,10 @@ impl Sweeps {
             tell("rescue", &rescued);
             overdue = self.store.release_overdue().await?;
             tell("deadline", &overdue);
+        }
+        let late = self.store.end_late_starts().await?;
+        if let Some(first) = late.first() {
+            info!(tasks = late.len(), task.id = %first, "not started by their deadline; cancelled");
         }
         let lost = self.find_lost().await?;
         if !lost.is_empty() {

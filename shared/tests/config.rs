@@ -11,6 +11,8 @@ use shared::domain::schedule::{CatchUp, Overlap};
 mod manual;
 #[path = "config/problems.rs"]
 mod problems;
+#[path = "config/timing.rs"]
+mod timing;
 
 /// Loads with the given variables.
 fn load_with(text: &str, variables: &[(&str, &str)]) -> Result<Config, Problems> {

@@ -9,11 +9,10 @@ use serde_json::json;
 use shared::domain::attempt::Incarnation;
 use shared::domain::cron::Cron;
 use shared::domain::retry::RetryPolicy;
-use shared::domain::schedule::{CatchUp, Overlap, Schedule, TickOutcome};
-use shared::domain::task::{Semantics, TaskId, TaskState};
-use shared::domain::template::DEFAULT_KEY_TEMPLATE;
+use shared::domain::schedule::{Overlap, Schedule, TickOutcome};
+use shared::domain::task::{Priority, Semantics, TaskId, TaskState};
 use shared::store::{DecidedTick, Store, TaskFilter, Term, TickInput};
-use shared::testing::TestDatabase;
+use shared::testing::{TestDatabase, put_in_force};
 use uuid::Uuid;
 
 const TTL: Duration = Duration::from_secs(15);
@@ -21,14 +20,15 @@ const TTL: Duration = Duration::from_secs(15);
 struct House {
     database: TestDatabase,
     store: Store,
+    revision: i64,
 }
 
 impl House {
     async fn open() -> Self {
         let database = TestDatabase::create().await;
         let store = database.store();
-        store.apply_schedules(&[schedule("beat")]).await.expect("applied");
-        Self { database, store }
+        let revision = put_in_force(&store, &[beat()]).await;
+        Self { database, store, revision }
     }
 
     async fn term(&self) -> Term {
@@ -41,7 +41,7 @@ impl House {
     }
 
     async fn tick(&self, term: &Term, ticks: &[TickInput]) -> Vec<DecidedTick> {
-        self.store.tick(term, ticks).await.expect("answered").expect("our term")
+        self.store.tick(term, self.revision, ticks).await.expect("answered").expect("our term")
     }
 
     async fn states(&self) -> Vec<TaskState> {
@@ -51,23 +51,9 @@ impl House {
     }
 }
 
-fn schedule(name: &str) -> Schedule {
-    Schedule {
-        name: name.to_owned(),
-        cron: Cron::parse("* * * * * *").expect("a cron line"),
-        timezone: chrono_tz::Tz::UTC,
-        task_type: "probe".to_owned(),
-        pool: "io_pool".to_owned(),
-        payload: json!({}),
-        execution_key_template: DEFAULT_KEY_TEMPLATE.to_owned(),
-        timeout: Duration::from_secs(300),
-        retry: RetryPolicy::default(),
-        semantics: Semantics::AtLeastOnce,
-        overlap: Overlap::Skip,
-        catch_up: CatchUp::Latest,
-        catch_up_window: Duration::from_secs(3600),
-        paused: false,
-    }
+fn beat() -> Schedule {
+    let cron = Cron::parse("* * * * * *").expect("a cron line");
+    Schedule::new("beat", cron, "probe", "io_pool")
 }
 
 fn at(second: i64) -> DateTime<Utc> {
@@ -92,6 +78,9 @@ fn tick(second: i64, overlap: Overlap) -> TickInput {
         overlap,
         traceparent: None,
         paused: false,
+        delay: Duration::ZERO,
+        deadline: None,
+        priority: Priority::Normal,
     }
 }
 
@@ -135,7 +124,8 @@ async fn a_leader_whose_lease_is_over_decides_nothing() {
     house.database.move_clock(60).await;
     let term = house.term().await;
 
-    let refused = house.store.tick(&late, &[tick(1, Overlap::Allow)]).await.expect("answered");
+    let one = [tick(1, Overlap::Allow)];
+    let refused = house.store.tick(&late, house.revision, &one).await.expect("answered");
     let accepted = house.tick(&term, &[tick(1, Overlap::Allow)]).await;
 
     assert!(refused.is_none());

@@ -92,6 +92,7 @@ pub fn checks() -> &'static [Check] {
         4 "unknown" Nothing "model calls of unknown outcome (listed, never a violation)";
         5 "runs" Nothing "tasks, each run by as many attempts as it says";
         5 "early" Nothing "delays between attempts, none cut short";
+        5 "late" Nothing "tasks with a deadline for their start, none started after it";
         5 "orphans" Nothing "messages without a task (listed, never a violation)";
         6 "once" Nothing "spans of tasks that must not rerun, each with one attempt";
         6 "counts" Nothing "tasks, each with the failures and crashes of its attempts";

@@ -57,6 +57,8 @@ impl Planned {
             let spacing =
                 if cron.has_seconds() { TimeDelta::seconds(1) } else { TimeDelta::minutes(1) };
             let since = row.get::<_, DateTime<Utc>>("since").max(mark - spacing * MOST_INSTANTS);
+            let begin: Option<DateTime<Utc>> = row.get("begin");
+            let since = begin.map_or(since, |begin| begin.max(since));
             Ok(Window { schedule, cron, zone, since, mark })
         });
         windows.collect::<anyhow::Result<_>>().map(Self)

@@ -12,12 +12,12 @@ use shared::domain::attempt::{Attempt, ClaimToken, Incarnation};
 use shared::domain::cron::Cron;
 use shared::domain::outcome::{ErrorClass, Failure, Outcome};
 use shared::domain::retry::RetryPolicy;
-use shared::domain::schedule::{CatchUp, DEFAULT_CATCH_UP_WINDOW, Overlap, Schedule};
-use shared::domain::task::{Due, NewTask, Semantics, TaskId};
+use shared::domain::schedule::{Overlap, Schedule};
+use shared::domain::task::{Due, NewTask, Priority, Semantics, TaskId};
 use shared::store::{
     CallEnd, CallStart, Claim, Completion, NewCall, Registration, Store, TickInput,
 };
-use shared::testing::{TestDatabase, needed};
+use shared::testing::{TestDatabase, needed, put_in_force};
 
 pub const POOL: &str = "io_pool";
 /// The schedule ticks every ten minutes; the database's clock is moved on by an hour.
@@ -124,26 +124,13 @@ impl House {
 
     /// Six planned instants: three missed in one span, then one of each other kind.
     async fn ticks(&self) {
-        let schedule = Schedule {
-            name: "sync".to_owned(),
-            cron: Cron::parse("*/10 * * * *").expect("a cron line"),
-            timezone: chrono_tz::UTC,
-            task_type: "http_call".to_owned(),
-            pool: POOL.to_owned(),
-            payload: json!({}),
-            execution_key_template: "sync".to_owned(),
-            timeout: Duration::from_mins(1),
-            retry: RetryPolicy::default(),
-            semantics: Semantics::AtLeastOnce,
-            overlap: Overlap::Skip,
-            catch_up: CatchUp::Latest,
-            catch_up_window: DEFAULT_CATCH_UP_WINDOW,
-            paused: false,
-        };
-        let applied = self.store.apply_schedules(&[schedule]).await.expect("applied");
+        let cron = Cron::parse("*/10 * * * *").expect("a cron line");
+        let schedule = Schedule::new("sync", cron, "http_call", POOL);
+        let revision = put_in_force(&self.store, &[schedule]).await;
+        let mark = self.store.in_force().await.expect("read")["sync"].mark;
         self.database.move_clock(HOUR).await;
         let minute = TimeDelta::minutes(10);
-        let first = applied[0].mark.duration_trunc(minute).expect("in range") + minute;
+        let first = mark.duration_trunc(minute).expect("in range") + minute;
         let at = |n: i32| first + minute * n;
         let ttl = Duration::from_hours(1);
         let leading = self.store.lead(uuid::Uuid::new_v4(), self.worker, "here", ttl).await;
@@ -161,7 +148,7 @@ impl House {
             tick(at(4), "day", Overlap::Allow),
             tick(at(5), "late", Overlap::Skip),
         ] {
-            self.store.tick(&term, &[input]).await.expect("asked").expect("in term");
+            self.store.tick(&term, revision, &[input]).await.expect("asked").expect("in term");
         }
     }
 
@@ -327,5 +314,8 @@ fn tick(planned_at: DateTime<Utc>, key: &str, overlap: Overlap) -> TickInput {
         overlap,
         traceparent: None,
         paused: false,
+        delay: Duration::ZERO,
+        deadline: None,
+        priority: Priority::Normal,
     }
 }

@@ -193,6 +193,7 @@ pub fn sheet(task: &TaskRow) -> String {
         ("scheduled for", task.scheduled_for.map(time)),
         ("created", Some(time(summary.created_at))),
         ("due", Some(time(summary.due_at))),
+        ("start by", task.start_by.map(time)),
         ("published", task.published_at.map(time)),
         ("deadline", task.deadline_at.map(time)),
         ("cancel asked", task.cancel_requested_at.map(time)),

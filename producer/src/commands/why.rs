@@ -96,7 +96,7 @@ fn paragraph(task: &TaskRow, around: &Around) -> String {
             summary.task_id
         ),
         TaskState::Dead => dead(task, around),
-        TaskState::Cancelled => format!("was cancelled; it ended at {}.", ended(task)),
+        TaskState::Cancelled => cancelled(task),
     };
     let hindrance = hindrance(summary.state, &summary.pool, around);
     format!("Task {} ({}) {now}{hindrance}", summary.task_id, summary.task_type)
@@ -165,6 +165,14 @@ fn dead(task: &TaskRow, around: &Around) -> String {
     )
 }
 
+fn cancelled(task: &TaskRow) -> String {
+    // Only a task that nobody ran has a reason of its own: an attempt's is that of the attempt.
+    let never_ran = task.summary.run == 0;
+    let why = task.summary.error_message.as_ref().filter(|_| never_ran);
+    let why = why.map(|why| format!(" because {why}")).unwrap_or_default();
+    format!("was cancelled{why}; it ended at {}.", ended(task))
+}
+
 /// What keeps an unfinished task from moving, if anything does.
 fn hindrance(state: TaskState, pool: &str, around: &Around) -> String {
     if state.is_finished() {
@@ -197,6 +205,7 @@ fn counted_times(n: i32) -> String {
 mod tests {
     use chrono::{DateTime, Utc};
     use serde_json::Value;
+    use shared::domain::task::Priority;
     use shared::store::TaskSummary;
     use uuid::Uuid;
 
@@ -235,6 +244,8 @@ mod tests {
             traceparent: None,
             published_at: Some(at(4)),
             deadline_at: Some(at(9)),
+            start_by: None,
+            priority: Priority::Normal,
             cancel_requested_at: None,
             progress: None,
             result: None,
@@ -272,6 +283,17 @@ mod tests {
         check(TaskState::Dead, &served(), &["after 2 attempts", "`producer dead replay 7`"]);
         check(TaskState::Dead, &Around::default(), &["letter is closed"]);
         check(TaskState::Cancelled, &served(), &["was cancelled; it ended at"]);
+    }
+
+    #[test]
+    fn a_task_that_came_too_late_says_so() {
+        let mut late = task(TaskState::Cancelled);
+        late.summary.run = 0;
+        late.summary.error_message = Some("it had not started by 09:03".into());
+
+        let said = paragraph(&late, &served());
+
+        assert!(said.contains("was cancelled because it had not started by 09:03; it ended"), "{said}");
     }
 
     #[test]

@@ -46,7 +46,8 @@ keys! {
     POOL "task_pools.*": "max_workers" "task_types";
     TASK "tasks[*]": "name" "schedule" "timezone" "task_type" "payload" "execution_key_template"
         "overlap" "catch_up" "catch_up_window" "timeout" "max_retry" "retry_backoff_base"
-        "retry_backoff_max" "semantics" "paused";
+        "retry_backoff_max" "semantics" "paused" "jitter" "start_at" "end_at" "deadline" "priority"
+        "renamed_from";
     ALERTS "alerts": "webhook" "repeat";
     SOURCE "sources.*": "dsn" "mode" "max_rows" "statement_timeout";
     HTTP "http": "allow_hosts" "allow_private";
@@ -67,7 +68,7 @@ pub(super) const SYNONYMS: &[(&str, &str)] = &[
     ("tz", "timezone"),
     ("time_zone", "timezone"),
     ("concurrency_policy", "overlap"),
-    ("starting_deadline_seconds", "catch_up_window"),
+    ("starting_deadline_seconds", "deadline"),
     ("active_deadline_seconds", "timeout"),
     ("backoff_limit", "max_retry"),
     ("retries", "max_retry"),

@@ -23,6 +23,7 @@ mod reports;
 mod schedules;
 mod sections;
 mod storage;
+mod timing;
 mod types;
 mod yaml;
 
@@ -39,10 +40,10 @@ pub use problems::{Problem, Problems, suggestion};
 use reader::Place;
 pub use schedules::PayloadCheck;
 pub use types::*;
-use yaml::Node;
+use yaml::{Entry, Node};
 
-/// Largest file that is read: a hand-written one has a hundredth of it.
-pub const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// Largest file that is read: a hundred thousand generated schedules have a third of it.
+pub const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The file where none is named.
 const DEFAULT_FILE: &str = "belfry.yaml";
@@ -110,11 +111,15 @@ impl Loader<'_> {
         for flaw in flaws {
             loading.flaw(flaw);
         }
-        let config = root.map(|root| self.config(&loading, &root));
+        let config = root.map(|mut root| {
+            // The one section that may be large: each of its entries is dropped once it is read.
+            let tasks = root.take("tasks");
+            self.config(&loading, &root, tasks)
+        });
         loading.finish(config)
     }
 
-    fn config(&self, loading: &Loading<'_>, node: &Node) -> Config {
+    fn config(&self, loading: &Loading<'_>, node: &Node, tasks: Option<Entry>) -> Config {
         let place = Place { loading, node, path: String::new(), line: node.line };
         let root = place.section(keys::ROOT);
         let storage = root.section("storage", keys::STORAGE);
@@ -143,7 +148,7 @@ impl Loader<'_> {
             database_url: storage::database_url(&storage, loading),
             rabbitmq: storage::rabbitmq(&storage, loading),
             model: storage::model(&root.section("model", keys::MODEL), loading),
-            schedules: schedules::schedules(&root, &schedule_context),
+            schedules: schedules::schedules(loading, tasks, &schedule_context),
             alerts: sections::alerts(&root.section("alerts", keys::ALERTS)),
             http: sections::http(&root.section("http", keys::HTTP)),
             limits: sections::limits(&root.section("limits", keys::LIMITS)),
@@ -171,7 +176,7 @@ fn read(path: &Path) -> Result<String, String> {
     let file = std::fs::File::open(path).map_err(cannot)?;
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err("is larger than 1 MiB; large inputs belong in files of their own".to_owned());
+        return Err("is larger than 64 MiB; large inputs belong in files of their own".to_owned());
     }
     String::from_utf8(bytes).map_err(|error| {
         let right = &error.as_bytes()[..error.utf8_error().valid_up_to()];

@@ -34,7 +34,7 @@ impl<'a> Section<'a> {
     /// The key's value; absent and null are the same.
     pub(super) fn get(&self, key: &str) -> Option<Place<'a>> {
         let place = self.place.as_ref()?;
-        let entry = self.entries.iter().find(|entry| entry.key == key)?;
+        let entry = self.entries.iter().find(|entry| &*entry.key == key)?;
         (!entry.value.is_null()).then(|| place.child(entry))
     }
 
@@ -87,7 +87,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn expected(&self, what: &str) {
+    /// Says that something else was expected.
+    pub(super) fn expected(&self, what: &str) {
         let found = match &self.node.kind {
             Kind::Scalar { .. } => "a single value",
             Kind::List(_) => "a list",
@@ -104,7 +105,7 @@ impl<'a> Place<'a> {
         };
         for entry in entries {
             let child = self.child(entry);
-            if !keys.names.contains(&entry.key.as_str()) {
+            if !keys.names.contains(&&*entry.key) {
                 let inert = INERT.iter().map(|(path, _)| *path);
                 let live = keys
                     .names
@@ -125,7 +126,7 @@ impl<'a> Place<'a> {
             self.expected("a mapping (name: value)");
             return Vec::new();
         };
-        entries.iter().map(|entry| (entry.key.as_str(), self.child(entry))).collect()
+        entries.iter().map(|entry| (&*entry.key, self.child(entry))).collect()
     }
 
     /// The items of a list.

@@ -6,14 +6,19 @@ use serde_json::Value;
 
 use super::check;
 use super::keys;
+use super::loading::Loading;
 use super::payload;
 use super::problems::suggestion;
 use super::reader::{Place, Section};
 use super::sections;
+use super::timing;
+use super::yaml::{Entry, Kind};
 use super::{Pool, Scheduler};
 use crate::domain::cron::Cron;
 use crate::domain::schedule::{CatchUp, DEFAULT_CATCH_UP_WINDOW, Overlap, Schedule};
-use crate::domain::task::{DEFAULT_TIMEOUT, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, Semantics};
+use crate::domain::task::{
+    DEFAULT_TIMEOUT, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, Priority, Semantics,
+};
 use crate::domain::template::{self, DEFAULT_KEY_TEMPLATE};
 
 /// Judges a payload by its task type; handlers' schemas come in here.
@@ -35,6 +40,9 @@ const CATCH_UPS: &[(&str, CatchUp)] =
 const SEMANTICS: &[(&str, Semantics)] =
     &[("at_least_once", Semantics::AtLeastOnce), ("at_most_once", Semantics::AtMostOnce)];
 
+const PRIORITIES: &[(&str, Priority)] =
+    &[("low", Priority::Low), ("normal", Priority::Normal), ("high", Priority::High)];
+
 /// What schedules refer to.
 pub(super) struct Context<'a> {
     pub scheduler: &'a Scheduler,
@@ -48,22 +56,74 @@ pub(super) struct Context<'a> {
     pub payload_check: PayloadCheck<'a>,
 }
 
-/// Reads all entries; those with problems are left out.
-pub(super) fn schedules(root: &Section<'_>, context: &Context<'_>) -> Vec<Schedule> {
-    let places = root.get("tasks").map(|place| place.items()).unwrap_or_default();
-    let mut lines: HashMap<String, usize> = HashMap::new();
-    let read = |place: Place<'_>| {
-        let section = place.section(keys::TASK);
-        let name = section.required("name").and_then(|place| {
-            let name = name(&place)?;
-            if let Some(first) = lines.insert(name.clone(), place.line) {
-                place.problem(format!("a schedule named {name} is there already, on line {first}"));
-            }
-            Some(name)
-        });
-        schedule(&section, name, context)
+/// Reads all entries; those with problems are left out. Each is dropped once it is read.
+pub(super) fn schedules(
+    loading: &Loading<'_>,
+    tasks: Option<Entry>,
+    context: &Context<'_>,
+) -> Vec<Schedule> {
+    let Some(Entry { line, value, .. }) = tasks.filter(|tasks| !tasks.value.is_null()) else {
+        return Vec::new();
     };
-    places.into_iter().filter_map(read).collect()
+    if !matches!(value.kind, Kind::List(_)) {
+        Place { loading, node: &value, path: "tasks".to_owned(), line }.expected("a list");
+    }
+    let Kind::List(items) = value.kind else { return Vec::new() };
+    let mut names = Names::default();
+    let mut schedules = Vec::with_capacity(items.len());
+    for (index, node) in items.into_iter().enumerate() {
+        let path = format!("tasks[{index}]");
+        let section = Place { loading, node: &node, path, line: node.line }.section(keys::TASK);
+        let name = section.required("name").and_then(|place| names.own(&place));
+        let renamed_from =
+            section.get("renamed_from").and_then(|place| names.former(&place));
+        schedules.extend(schedule(&section, name, context).map(|schedule| Schedule {
+            renamed_from,
+            ..schedule
+        }));
+    }
+    names.check_renames(loading);
+    schedules
+}
+
+/// The names of the file, with their lines.
+#[derive(Default)]
+struct Names {
+    lines: HashMap<String, usize>,
+    /// Former names, with the lines and paths where they are said.
+    former: Vec<(String, usize, String)>,
+}
+
+impl Names {
+    fn own(&mut self, place: &Place<'_>) -> Option<String> {
+        let name = name(place)?;
+        if let Some(first) = self.lines.insert(name.clone(), place.line) {
+            place.problem(format!("a schedule named {name} is there already, on line {first}"));
+        }
+        Some(name)
+    }
+
+    fn former(&mut self, place: &Place<'_>) -> Option<String> {
+        let name = name(place)?;
+        self.former.push((name.clone(), place.line, place.path.clone()));
+        Some(name)
+    }
+
+    /// A name that an entry gave up is nobody's now, and went to one.
+    fn check_renames(&self, loading: &Loading<'_>) {
+        let mut heirs: HashMap<&str, usize> = HashMap::new();
+        for (from, line, path) in &self.former {
+            let problem = |what| loading.report(Some(*line), path.clone(), what);
+            if let Some(taken) = self.lines.get(from) {
+                problem(format!(
+                    "{from} is still the name of a schedule, on line {taken}; only one that is gone can have another name now"
+                ));
+            }
+            if let Some(first) = heirs.insert(from, *line) {
+                problem(format!("{from} was renamed on line {first} already"));
+            }
+        }
+    }
 }
 
 fn schedule(
@@ -91,12 +151,15 @@ fn schedule(
     let semantics = section.get("semantics").and_then(|place| place.choice(SEMANTICS));
     let paused = section.get("paused").and_then(|place| place.boolean());
     let retry = sections::retry(section, context.scheduler.retry);
+    let priority = section.get("priority").and_then(|place| place.choice(PRIORITIES));
+    let timezone = timezone.unwrap_or(context.scheduler.timezone);
+    let timing = timing::read(section, cron.as_ref(), timezone);
 
     let (task_type, pool) = task?;
     Some(Schedule {
         name: name?,
         cron: cron?,
-        timezone: timezone.unwrap_or(context.scheduler.timezone),
+        timezone,
         task_type,
         pool,
         payload,
@@ -109,6 +172,12 @@ fn schedule(
         catch_up: catch_up.unwrap_or_default(),
         catch_up_window: catch_up_window.unwrap_or(DEFAULT_CATCH_UP_WINDOW),
         paused: paused.unwrap_or(false),
+        jitter: timing.jitter,
+        start_at: timing.start_at,
+        end_at: timing.end_at,
+        deadline: timing.deadline,
+        priority: priority.unwrap_or_default(),
+        renamed_from: None,
     })
 }
 

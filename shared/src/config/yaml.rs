@@ -5,6 +5,7 @@
 //! and aliases before they cost anything. It knows nothing of what the keys mean.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 
@@ -38,8 +39,8 @@ pub(super) enum Kind {
 /// One entry of a mapping.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// The key as written.
-    pub key: String,
+    /// The key as written; one text for all entries that have it.
+    pub key: Rc<str>,
     /// The key's line.
     pub line: usize,
     /// The value.
@@ -60,6 +61,16 @@ impl Node {
         Self { line: 0, kind: Kind::Map(Vec::new()), weight: 1 }
     }
 
+    /// Takes an entry of a mapping out: the key stays and says nothing.
+    pub(super) fn take(&mut self, key: &str) -> Option<Entry> {
+        let Kind::Map(entries) = &mut self.kind else { return None };
+        let entry = entries.iter_mut().find(|entry| &*entry.key == key)?;
+        let nothing = Kind::Scalar { text: String::new(), plain: true };
+        let node = Self { line: entry.line, kind: nothing, weight: 1 };
+        let value = std::mem::replace(&mut entry.value, node);
+        Some(Entry { key: entry.key.clone(), line: entry.line, value })
+    }
+
     /// True for an empty or `null` value: the key is there and says nothing.
     pub(super) fn is_null(&self) -> bool {
         matches!(&self.kind, Kind::Scalar { text, plain: true }
@@ -70,8 +81,14 @@ impl Node {
 /// Reads one document. Flaws that do not hide others are collected in `flaws`; `None` means that
 /// the text could not be read to its end.
 pub(super) fn parse(text: &str, flaws: &mut Vec<Flaw>) -> Option<Node> {
-    let mut builder =
-        Builder { flaws, open: Vec::new(), anchors: HashMap::new(), aliased: 0, root: None };
+    let mut builder = Builder {
+        flaws,
+        open: Vec::new(),
+        anchors: HashMap::new(),
+        aliased: 0,
+        keys: HashSet::new(),
+        root: None,
+    };
     for event in Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) {
         let step = match event {
             Ok((event, span)) => builder.take(event, span.start.line()),
@@ -99,9 +116,9 @@ struct Open {
     anchor: usize,
     kind: Kind,
     /// A key that waits for its value.
-    key: Option<(String, usize)>,
+    key: Option<(Rc<str>, usize)>,
     /// Lines of the keys so far.
-    seen: HashMap<String, usize>,
+    seen: HashMap<Rc<str>, usize>,
     weight: usize,
 }
 
@@ -120,6 +137,8 @@ struct Builder<'a> {
     open: Vec<Open>,
     anchors: HashMap<usize, Node>,
     aliased: usize,
+    /// Every key so far: a file of many entries has few.
+    keys: HashSet<Rc<str>>,
     root: Option<Node>,
 }
 
@@ -186,8 +205,13 @@ impl Builder<'_> {
     fn end(&mut self) -> Result<(), Flaw> {
         let Some(open) = self.open.pop() else { return Ok(()) };
         let mut node = Node { line: open.line, kind: open.kind, weight: open.weight };
-        if let Kind::Map(entries) = &mut node.kind {
-            self.merge(entries);
+        match &mut node.kind {
+            Kind::Map(entries) => {
+                self.merge(entries);
+                entries.shrink_to_fit();
+            }
+            Kind::List(items) => items.shrink_to_fit(),
+            Kind::Scalar { .. } => {}
         }
         self.place(node, open.anchor)
     }
@@ -218,7 +242,7 @@ impl Builder<'_> {
         match (&mut parent.kind, parent.key.take()) {
             (Kind::List(items), _) => items.push(node),
             (Kind::Map(entries), Some((key, line))) => {
-                let first = parent.seen.get(&key).copied().filter(|_| key != "<<");
+                let first = parent.seen.get(&key).copied().filter(|_| &*key != "<<");
                 if let Some(first) = first {
                     self.report_twice(&key, line, first);
                 } else {
@@ -227,7 +251,15 @@ impl Builder<'_> {
                 }
             }
             (Kind::Map(_), None) => match node.kind {
-                Kind::Scalar { text, .. } => parent.key = Some((text, node.line)),
+                Kind::Scalar { text, .. } => {
+                    let known = self.keys.get(text.as_str()).cloned();
+                    let key = known.unwrap_or_else(|| {
+                        let key: Rc<str> = text.into();
+                        self.keys.insert(key.clone());
+                        key
+                    });
+                    parent.key = Some((key, node.line));
+                }
                 Kind::List(_) | Kind::Map(_) => {
                     return Err(flaw(
                         node.line,
@@ -256,10 +288,13 @@ impl Builder<'_> {
 
     /// `<<: *defaults`: entries that the mapping does not have itself.
     fn merge(&mut self, entries: &mut Vec<Entry>) {
+        if entries.iter().all(|entry| &*entry.key != "<<") {
+            return;
+        }
         let (merges, own): (Vec<_>, Vec<_>) =
-            std::mem::take(entries).into_iter().partition(|entry| entry.key == "<<");
+            std::mem::take(entries).into_iter().partition(|entry| &*entry.key == "<<");
         *entries = own;
-        let mut names: HashSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
+        let mut names: HashSet<Rc<str>> = entries.iter().map(|entry| entry.key.clone()).collect();
         for entry in merges {
             let sources = match entry.value.kind {
                 Kind::List(items) => items,

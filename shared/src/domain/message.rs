@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::outcome::Failure;
-use super::task::TaskId;
+use super::task::{Priority, TaskId};
 
 /// Longest body that is even parsed, in bytes: ours are under 2 KiB, more is forged or damaged.
 pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
@@ -110,6 +110,8 @@ pub struct Message {
     pub worker: Option<String>,
     /// Only on the copy in the dead queue: the letter's id (header `dead-letter`).
     pub dead_letter: Option<i64>,
+    /// The AMQP priority, for brokers that can tell.
+    pub priority: Priority,
 }
 
 impl Message {

@@ -3,15 +3,25 @@
 //! It computes which instants are due and which were missed; the tick statement decides what becomes
 //! of each. It never reads a clock: both ends of the stretch that is planned are given.
 
+mod diff;
+mod plan;
+mod spec;
+
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::cron::Cron;
 use super::retry::RetryPolicy;
-use super::task::Semantics;
+use super::task::{DEFAULT_TIMEOUT, Priority, Semantics};
+use super::template::DEFAULT_KEY_TEMPLATE;
+
+pub use diff::{Diff, FieldChange, Rename, Standing, changes};
+pub use plan::{MissedSpan, Plan, PlannedTick};
+pub use spec::Digest;
 
 /// What happens when a tick is due while an earlier run of the schedule is unfinished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +96,99 @@ pub struct Schedule {
     pub catch_up_window: Duration,
     /// Paused by the file.
     pub paused: bool,
+    /// Bound of its tasks' delay behind their instants; each schedule has one delay of its own.
+    pub jitter: Duration,
+    /// No instant before this one.
+    pub start_at: Option<DateTime<Utc>>,
+    /// No instant after this one.
+    pub end_at: Option<DateTime<Utc>>,
+    /// A task that has not started this long after its instant never does.
+    pub deadline: Option<Duration>,
+    /// Which of its pool's tasks go first.
+    pub priority: Priority,
+    /// What it was called before: a word of the file to whoever applies it, no part of the spec.
+    pub renamed_from: Option<String>,
+}
+
+impl Schedule {
+    /// A schedule of which nothing more is said: no payload, UTC, the house's defaults.
+    pub fn new(name: &str, cron: Cron, task_type: &str, pool: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            cron,
+            timezone: chrono_tz::UTC,
+            task_type: task_type.to_owned(),
+            pool: pool.to_owned(),
+            payload: Value::Object(serde_json::Map::new()),
+            execution_key_template: DEFAULT_KEY_TEMPLATE.to_owned(),
+            timeout: DEFAULT_TIMEOUT,
+            retry: RetryPolicy::default(),
+            semantics: Semantics::default(),
+            overlap: Overlap::default(),
+            catch_up: CatchUp::default(),
+            catch_up_window: DEFAULT_CATCH_UP_WINDOW,
+            paused: false,
+            jitter: Duration::ZERO,
+            start_at: None,
+            end_at: None,
+            deadline: None,
+            priority: Priority::default(),
+            renamed_from: None,
+        }
+    }
+
+    /// How long its tasks are held behind their instants: below `jitter`, and the same for every
+    /// tick, on every host and in every version.
+    pub fn delay(&self) -> Duration {
+        let bound = self.jitter.as_millis() as u64;
+        if bound == 0 {
+            return Duration::ZERO;
+        }
+        let hash = Sha256::digest(self.name.as_bytes());
+        let number = hash[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        Duration::from_millis(number % bound)
+    }
+
+    /// The first instant after a given one.
+    pub fn next_due(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        let after = self.begin().map_or(after, |begin| after.max(begin));
+        let next = self.cron.next_after(after, self.timezone)?;
+        self.end_at.is_none_or(|end| next <= end).then_some(next)
+    }
+
+    /// The last instant before a given one, looking back no further than `since`.
+    pub fn previous(&self, at: DateTime<Utc>, since: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        let before = at - TimeDelta::nanoseconds(1);
+        let before = self.end_at.map_or(before, |end| before.min(end));
+        let since = self.begin().map_or(since, |begin| since.max(begin));
+        self.cron.newest(since, before, 1, self.timezone).pop()
+    }
+
+    /// True when no instant is left after a given one because `end_at` says so.
+    pub fn has_ended(&self, at: DateTime<Utc>) -> bool {
+        self.end_at.is_some() && self.next_due(at).is_none()
+    }
+
+    /// True when its key or payload names the instant before: finding that one takes a while.
+    pub fn names_previous(&self) -> bool {
+        fn named(text: &str) -> bool {
+            text.contains("previous_at") || text.contains("PreviousAt")
+        }
+        fn in_payload(value: &Value) -> bool {
+            match value {
+                Value::String(text) => named(text),
+                Value::Array(items) => items.iter().any(in_payload),
+                Value::Object(fields) => fields.values().any(in_payload),
+                Value::Null | Value::Bool(_) | Value::Number(_) => false,
+            }
+        }
+        named(&self.execution_key_template) || in_payload(&self.payload)
+    }
+
+    /// Just before `start_at`: instants are always later than what they are asked after.
+    fn begin(&self) -> Option<DateTime<Utc>> {
+        self.start_at.map(|start| start - TimeDelta::nanoseconds(1))
+    }
 }
 
 /// What became of a planned instant.
@@ -114,93 +217,6 @@ impl TickOutcome {
             Self::Paused => "paused",
             Self::Missed => "missed",
         }
-    }
-}
-
-/// A planned instant, ready for the tick statement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedTick {
-    /// Its instant.
-    pub at: DateTime<Utc>,
-    /// False when the catch-up policy lets it pass: it is recorded as `missed`.
-    pub run: bool,
-}
-
-/// Missed instants that share one row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MissedSpan {
-    /// The oldest.
-    pub first: DateTime<Utc>,
-    /// The newest.
-    pub last: DateTime<Utc>,
-    /// How many, both ends included.
-    pub count: u64,
-}
-
-/// What is due of a schedule: every instant of a stretch of time, each exactly once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// Instants with a row of their own, oldest first.
-    pub ticks: Vec<PlannedTick>,
-    /// Missed instants before them.
-    pub older: Option<MissedSpan>,
-    /// Where the next plan begins. Never before the old mark, so a clock set back repeats nothing.
-    pub new_mark: DateTime<Utc>,
-}
-
-impl Schedule {
-    /// Plans the instants in `(mark, now]`.
-    ///
-    /// Those of the last [`LATE_AFTER`] run, whatever `catch_up` says; older ones are missed, and
-    /// the policy says which of them run. `latest` runs the newest missed one only when nothing
-    /// newer runs anyway. At most [`MISSED_ROWS`] missed ones are listed; the rest is counted by
-    /// arithmetic, so that an outage of years costs no more than one of minutes.
-    pub fn plan(&self, mark: DateTime<Utc>, now: DateTime<Utc>) -> Plan {
-        if now <= mark {
-            return Plan { ticks: Vec::new(), older: None, new_mark: mark };
-        }
-        // Clamped, because a stretch shorter than LATE_AFTER has no missed part.
-        let late = (now - LATE_AFTER).max(mark);
-        let missed = self.cron.newest(mark, late, MISSED_ROWS, self.timezone);
-        let older = missed.first().and_then(|oldest| self.missed_before(mark, *oldest));
-        let young = self.instants(late, now);
-
-        let newest = missed.last().copied().filter(|_| young.is_empty());
-        let caught_up = |at: DateTime<Utc>| match self.catch_up {
-            CatchUp::None => false,
-            CatchUp::Latest => Some(at) == newest,
-            CatchUp::All => true,
-        };
-        let window = TimeDelta::from_std(self.catch_up_window).unwrap_or(TimeDelta::MAX);
-        let judged = missed
-            .into_iter()
-            .map(|at| PlannedTick { at, run: caught_up(at) && now - at <= window });
-        let normal = young.into_iter().map(|at| PlannedTick { at, run: true });
-        Plan { ticks: judged.chain(normal).collect(), older, new_mark: now }
-    }
-
-    /// The first instant after a given one.
-    pub fn next_due(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        self.cron.next_after(after, self.timezone)
-    }
-
-    /// The last instant before a given one, looking back no further than `since`.
-    pub fn previous(&self, at: DateTime<Utc>, since: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let before = at - TimeDelta::nanoseconds(1);
-        self.cron.newest(since, before, 1, self.timezone).pop()
-    }
-
-    fn instants(&self, after: DateTime<Utc>, until: DateTime<Utc>) -> Vec<DateTime<Utc>> {
-        std::iter::successors(self.next_due(after), |at| self.next_due(*at))
-            .take_while(|at| *at <= until)
-            .collect()
-    }
-
-    /// The instants after `mark` that are older than the oldest listed one.
-    fn missed_before(&self, mark: DateTime<Utc>, listed: DateTime<Utc>) -> Option<MissedSpan> {
-        let last = self.previous(listed, mark)?;
-        let first = self.next_due(mark)?;
-        Some(MissedSpan { first, last, count: self.cron.count(mark, last, self.timezone) })
     }
 }
 

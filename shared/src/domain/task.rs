@@ -138,6 +138,39 @@ pub enum Semantics {
     AtMostOnce,
 }
 
+/// Which tasks of a pool go first. It orders what waits; it never stops what runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    /// After the others, where the broker can tell (RabbitMQ 4.3 and later).
+    Low,
+    /// The default.
+    #[default]
+    Normal,
+    /// Published before all others; delivered before them where the broker can tell (4.0 and later).
+    High,
+}
+
+impl Priority {
+    /// The number in the database: above 0 the relay publishes first.
+    pub fn level(self) -> i16 {
+        match self {
+            Self::Low => -1,
+            Self::Normal => 0,
+            Self::High => 1,
+        }
+    }
+
+    /// The priority of a number in the database.
+    pub fn from_level(level: i16) -> Self {
+        match level {
+            ..0 => Self::Low,
+            0 => Self::Normal,
+            1.. => Self::High,
+        }
+    }
+}
+
 /// When a new task may start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Due {

@@ -6,6 +6,7 @@
 mod go;
 
 use std::io;
+use std::sync::LazyLock;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use chrono_tz::Tz;
@@ -141,8 +142,11 @@ fn render_value(value: &Value, variables: &Value) -> Result<Value, TemplateError
 }
 
 fn render_tick(template: &str, variables: &Value, limit: usize) -> Result<String, TemplateError> {
+    /// Made once: it costs more than most templates.
+    static TICKS: LazyLock<Environment<'static>> = LazyLock::new(|| environment(TICK_FUEL));
+
     let template = go::rewrite(template)?;
-    let environment = environment(TICK_FUEL);
+    let environment = &*TICKS;
     let parsed = environment.template_from_str(&template).map_err(|e| invalid(&e, limit))?;
     // Asked before rendering, because the engine's own error does not name the variable.
     let mut names: Vec<_> = parsed.undeclared_variables(false).into_iter().collect();

@@ -41,6 +41,8 @@ pub struct Asked {
 
 enum Answer {
     Claim(Claim),
+    /// It has not started by its deadline, and must not any more.
+    TooLate,
     /// The row was claimable when we read and was not when we wrote, or another copy of the same
     /// task is in this batch.
     Again,
@@ -72,6 +74,10 @@ impl Store {
             let asked = Asked { task, token, by };
             match self.claims.0.ask(asked, |batch| self.claim_batch(batch)).await {
                 Some(Ok(Answer::Claim(claim))) => return Ok(claim),
+                Some(Ok(Answer::TooLate)) => {
+                    self.end_late_starts().await?;
+                    return Ok(Claim::Skip(Settlement::ack()));
+                }
                 Some(Err(error)) => return Err(error),
                 // `None`: the carrier of our batch was dropped; its statement may have gone through.
                 Some(Ok(Answer::Again)) | None => {}
@@ -156,6 +162,8 @@ fn answer_of(row: &Row, token: ClaimToken) -> Result<Answer, Error> {
             let due_in: i64 = row.get("due_in_ms");
             if row.get("cancelling") {
                 skip(Settlement::ack())
+            } else if row.get("too_late") {
+                Ok(Answer::TooLate)
             } else if due_in > 0 {
                 let remaining = Duration::from_millis(due_in as u64);
                 skip(Settlement::early(remaining, message_of(row)?))

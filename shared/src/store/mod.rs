@@ -5,6 +5,7 @@
 //! nothing here decides policy: it is told an outcome and writes it.
 
 mod alerts;
+mod apply;
 mod artifacts;
 mod batch;
 mod claim;
@@ -33,6 +34,7 @@ mod tx;
 mod workers;
 
 pub use alerts::Alert;
+pub use apply::Apply;
 pub use artifacts::{Artifact, NewArtifact};
 pub use batch::MAX_BATCH;
 pub use claim::Claim;
@@ -49,7 +51,7 @@ pub use migrate::{MigrationReport, SCHEMA_VERSION, migrate};
 pub use prune::{CHUNK, INCARNATIONS, Pruned};
 pub use record::{Completion, Recorded};
 pub use relay::Unpublished;
-pub use schedules::{Applied, ScheduleRow};
+pub use schedules::{FileInForce, Kept, ScheduleRow};
 pub use server::{OpenMatters, Server};
 pub use settlement::{Action, Settlement};
 pub use steps::StoredStep;

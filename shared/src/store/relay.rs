@@ -22,20 +22,24 @@ pub struct Unpublished {
 }
 
 impl Store {
-    /// Tasks without a confirmed message, at most 500; only those named, if any are, and only those
-    /// that were due `grace` ago, if it is not zero.
+    /// Tasks without a confirmed message, urgent ones first: those named; or, of all, at most 500,
+    /// and only those that were due `grace` ago, if it is not zero.
     pub async fn unpublished(
         &self,
         named: Option<&[TaskId]>,
         grace: Duration,
     ) -> Result<Vec<Unpublished>, Error> {
-        let ids: Option<Vec<Uuid>> = named.map(|ids| ids.iter().map(|id| id.0).collect());
-        let rows = self
-            .query(
-                include_str!("sql/unpublished.sql"),
-                &[&ids, &(MAX_BATCH as i64), &millis(grace)],
-            )
-            .await?;
+        const NAMED: &str =
+            concat!(include_str!("sql/named.sql"), include_str!("sql/unpublished.sql"));
+        const LOOK: &str =
+            concat!(include_str!("sql/look.sql"), include_str!("sql/unpublished.sql"));
+        let rows = match named {
+            Some(ids) => {
+                let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+                self.query(NAMED, &[&ids]).await?
+            }
+            None => self.query(LOOK, &[&(MAX_BATCH as i64), &millis(grace)]).await?,
+        };
         rows.iter()
             .map(|row| {
                 let due_in: i64 = row.get("due_in_ms");

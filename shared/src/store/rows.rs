@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use super::error::Error;
 use crate::domain::message::Message;
 use crate::domain::outcome::Failure;
-use crate::domain::task::TaskId;
+use crate::domain::task::{Priority, TaskId};
 
 /// Reads that the driver does not have.
 pub(super) trait Get {
@@ -55,5 +55,6 @@ pub(super) fn message_of(row: &Row) -> Result<Message, Error> {
         failure: row.failure()?,
         worker: row.get("last_worker"),
         dead_letter: None,
+        priority: Priority::from_level(row.get("priority")),
     })
 }

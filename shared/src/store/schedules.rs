@@ -1,21 +1,49 @@
-//! Schedules as the database keeps them: applied from the file, with a durable high-water mark.
+//! Schedules as the database keeps them, with a durable high-water mark: what is in force is what
+//! these rows say, whichever file they came from.
+
+use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
+use tokio_postgres::Row;
+use tokio_postgres::types::Timestamp;
 use uuid::Uuid;
 
 use super::connect::Store;
 use super::error::Error;
-use crate::domain::schedule::Schedule;
+use super::session::Session;
+use crate::domain::schedule::Standing;
 
-/// A schedule after it was applied.
+/// Schedules of one page: short statements, whatever the number of schedules.
+const PAGE: i64 = 5000;
+
+/// The file whose schedules are in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileInForce {
+    /// Counts the applied changes.
+    pub revision: i64,
+    /// When it was read; `None` before the first.
+    pub read_at: Option<DateTime<Utc>>,
+    /// Last change; `None` before the first.
+    pub applied_at: Option<DateTime<Utc>>,
+    /// By which process or person.
+    pub applied_by: String,
+    /// The database's present when it answered.
+    pub now: DateTime<Utc>,
+}
+
+/// An entry as the database has it.
 #[derive(Clone, Debug)]
-pub struct Applied {
+pub struct Kept {
     /// Name.
     pub name: String,
     /// Every planned instant up to here has its tick row.
     pub mark: DateTime<Utc>,
+    /// The entry, for [`Schedule::from_spec`](crate::domain::schedule::Schedule::from_spec).
+    pub spec: Value,
+    /// True when it is no longer in force.
+    pub removed: bool,
 }
 
 /// A schedule as listed. JSON: one object with these keys.
@@ -47,50 +75,59 @@ pub struct ScheduleRow {
     pub last_task: Option<Uuid>,
 }
 
-/// An entry as one value: what tells an edit from a restart.
-fn spec_of(schedule: &Schedule) -> Value {
-    json!({
-        "cron": schedule.cron.as_str(),
-        "timezone": schedule.timezone.name(),
-        "task_type": schedule.task_type,
-        "pool": schedule.pool,
-        "payload": schedule.payload,
-        "execution_key_template": schedule.execution_key_template,
-        "timeout_ms": schedule.timeout.as_millis() as u64,
-        "retry": schedule.retry,
-        "semantics": schedule.semantics,
-        "overlap": schedule.overlap,
-        "catch_up": schedule.catch_up,
-        "catch_up_window_ms": schedule.catch_up_window.as_millis() as u64,
-        "paused": schedule.paused,
-    })
-}
-
 impl Store {
-    /// Applies the file's schedules, and stops those that are not in it.
-    pub async fn apply_schedules(&self, schedules: &[Schedule]) -> Result<Vec<Applied>, Error> {
+    /// The file in force.
+    pub async fn file_in_force(&self) -> Result<FileInForce, Error> {
+        let row = self.query_opt(include_str!("sql/file_in_force.sql"), &[]).await?;
+        let row = row.ok_or_else(|| Error::row("schedule_file is empty"))?;
+        let instant = |column: &str| match row.get(column) {
+            Timestamp::Value(at) => Some(at),
+            Timestamp::PosInfinity | Timestamp::NegInfinity => None,
+        };
+        Ok(FileInForce {
+            revision: row.get("revision"),
+            read_at: instant("read_at"),
+            applied_at: instant("applied_at"),
+            applied_by: row.get("applied_by"),
+            now: row.get("now"),
+        })
+    }
+
+    /// Its revision alone.
+    pub async fn revision(&self) -> Result<i64, Error> {
+        let row = self.query_opt(include_str!("sql/revision.sql"), &[]).await?;
+        Ok(row.map_or(0, |row| row.get("revision")))
+    }
+
+    /// All schedules in force, by name.
+    pub async fn in_force(&self) -> Result<HashMap<String, Standing>, Error> {
         let session = self.session().await?;
-        let mut applied = Vec::with_capacity(schedules.len());
-        for schedule in schedules {
-            let zone = schedule.timezone.name();
-            let rows = session
-                .query(
-                    include_str!("sql/apply_schedule.sql"),
-                    &[
-                        &schedule.name,
-                        &spec_of(schedule),
-                        &schedule.cron.as_str(),
-                        &zone,
-                        &schedule.task_type,
-                    ],
-                )
-                .await?;
-            let row = rows.first().ok_or_else(|| Error::row("apply answered no row"))?;
-            applied.push(Applied { name: schedule.name.clone(), mark: row.get("mark") });
+        let mut all = HashMap::new();
+        let mut last = String::new();
+        loop {
+            let page = session.query(include_str!("sql/in_force.sql"), &[&last, &PAGE]).await?;
+            for row in &page {
+                let digest: Option<&[u8]> = row.get("digest");
+                let digest = digest.and_then(|digest| digest.try_into().ok());
+                all.insert(row.get("name"), Standing { mark: row.get("mark"), digest });
+            }
+            match page.last() {
+                Some(row) if page.len() as i64 == PAGE => last = row.get("name"),
+                _ => return Ok(all),
+            }
         }
-        let names: Vec<&str> = schedules.iter().map(|s| s.name.as_str()).collect();
-        session.query(include_str!("sql/remove_schedules.sql"), &[&names]).await?;
-        Ok(applied)
+    }
+
+    /// Entries in force, by name, a page at a time.
+    pub async fn specs(&self, names: &[&str]) -> Result<Vec<Kept>, Error> {
+        specs_in(&self.session().await?, names).await
+    }
+
+    /// What was applied, changed or removed since a revision.
+    pub async fn changed_schedules(&self, since: i64) -> Result<Vec<Kept>, Error> {
+        let rows = self.query(include_str!("sql/changed_schedules.sql"), &[&since]).await?;
+        let kept = |row: &Row| Kept { removed: row.get("removed"), ..kept_of(row) };
+        Ok(rows.iter().map(kept).collect())
     }
 
     /// Schedules that are in force; one, if named.
@@ -119,5 +156,23 @@ impl Store {
     pub async fn pause_schedule(&self, name: &str, by: Option<&str>) -> Result<bool, Error> {
         let row = self.query_opt(include_str!("sql/pause_schedule.sql"), &[&name, &by]).await?;
         Ok(row.is_some())
+    }
+}
+
+pub(super) async fn specs_in(session: &Session, names: &[&str]) -> Result<Vec<Kept>, Error> {
+    let mut all = Vec::with_capacity(names.len());
+    for page in names.chunks(PAGE as usize) {
+        let rows = session.query(include_str!("sql/specs.sql"), &[&page]).await?;
+        all.extend(rows.iter().map(kept_of));
+    }
+    Ok(all)
+}
+
+fn kept_of(row: &Row) -> Kept {
+    Kept {
+        name: row.get("name"),
+        mark: row.get("mark"),
+        spec: row.get("spec"),
+        removed: false,
     }
 }

@@ -69,6 +69,12 @@ impl Store {
         self.give_back(SQL, "abandoned", message, &[&by.0, &held, &millis(AUDIT_AGE)]).await
     }
 
+    /// Ends tasks that have not started by their deadline; answers which.
+    pub async fn end_late_starts(&self) -> Result<Vec<TaskId>, Error> {
+        let rows = self.query(include_str!("sql/late_starts.sql"), &[]).await?;
+        Ok(rows.iter().map(|row| TaskId(row.get("id"))).collect())
+    }
+
     /// Clears the marks of tasks whose message is gone; answers which.
     pub async fn find_lost(&self, grace: Duration, depths: &[Lost]) -> Result<Vec<TaskId>, Error> {
         let pools: Vec<&str> = depths.iter().map(|d| d.pool.as_str()).collect();

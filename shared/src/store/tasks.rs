@@ -1,6 +1,6 @@
 //! Tasks as people read them, and their cancellation.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use serde_json::Value;
 use tokio_postgres::Row;
@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::connect::Store;
 use super::error::Error;
 use crate::domain::attempt::ClaimToken;
-use crate::domain::task::{TaskId, TaskState};
+use crate::domain::outcome::ErrorClass;
+use crate::domain::task::{Priority, TaskId, TaskState};
 
 /// Which tasks are listed.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +87,10 @@ pub struct TaskRow {
     pub published_at: Option<DateTime<Utc>>,
     /// The running attempt is given back at.
     pub deadline_at: Option<DateTime<Utc>>,
+    /// It must start by then.
+    pub start_by: Option<DateTime<Utc>>,
+    /// Place in the queue.
+    pub priority: Priority,
     /// Somebody asked to end it at.
     pub cancel_requested_at: Option<DateTime<Utc>>,
     /// `{done, failed}`, once the handler said so.
@@ -176,7 +181,7 @@ impl Store {
 }
 
 fn summary_of(row: &Row) -> Result<TaskSummary, Error> {
-    Ok(TaskSummary {
+    let mut summary = TaskSummary {
         task_id: row.get("id"),
         name: row.get("name"),
         execution_key: row.get("execution_key"),
@@ -193,7 +198,18 @@ fn summary_of(row: &Row) -> Result<TaskSummary, Error> {
         worker: row.get("worker"),
         error_class: row.get("error_class"),
         error_message: row.get("error_message"),
-    })
+    };
+    let start_by: Option<DateTime<Utc>> = row.get("start_by");
+    let asked: Option<DateTime<Utc>> = row.get("cancel_requested_at");
+    if let (TaskState::Cancelled, 0, Some(by), None) = (summary.state, summary.run, start_by, asked) {
+        // Nobody ran it, so no attempt tells why it ended.
+        summary.error_class = Some(ErrorClass::Timeout.as_str().to_owned());
+        summary.error_message = Some(format!(
+            "it had not started by {}, its schedule's `deadline` after the tick",
+            by.to_rfc3339_opts(SecondsFormat::Millis, true)
+        ));
+    }
+    Ok(summary)
 }
 
 fn task_of(row: &Row) -> Result<TaskRow, Error> {
@@ -210,6 +226,8 @@ fn task_of(row: &Row) -> Result<TaskRow, Error> {
         traceparent: row.get("traceparent"),
         published_at: row.get("published_at"),
         deadline_at: row.get("deadline_at"),
+        start_by: row.get("start_by"),
+        priority: Priority::from_level(row.get("priority")),
         cancel_requested_at: row.get("cancel_requested_at"),
         progress: done.map(|done| Progress { done, failed: failed.unwrap_or(0) }),
         result: row.get("result"),

@@ -1,5 +1,6 @@
 //! The tick statement: what becomes of planned instants, decided once, by the leader.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -11,10 +12,11 @@ use super::connect::Store;
 use super::enqueue::millis;
 use super::error::Error;
 use super::leadership::Term;
+use super::session::Session;
 use crate::domain::execution_key::payload_hash;
 use crate::domain::retry::RetryPolicy;
 use crate::domain::schedule::{Overlap, TickOutcome};
-use crate::domain::task::{Semantics, TaskId};
+use crate::domain::task::{Priority, Semantics, TaskId};
 
 /// A planned instant with the task that it would make.
 #[derive(Clone, Debug)]
@@ -51,11 +53,19 @@ pub struct TickInput {
     pub traceparent: Option<String>,
     /// Paused by the file: recorded as `paused`.
     pub paused: bool,
+    /// The task is held this long behind its instant.
+    pub delay: Duration,
+    /// The task must have started this long after its instant.
+    pub deadline: Option<Duration>,
+    /// Place in the queue.
+    pub priority: Priority,
 }
 
 /// What became of a planned instant.
 #[derive(Clone, Debug)]
 pub struct DecidedTick {
+    /// Its place among those that were asked for.
+    pub index: usize,
     /// Schedule.
     pub schedule: String,
     /// Instant.
@@ -90,79 +100,23 @@ pub struct TickRow {
 }
 
 impl Store {
-    /// Decides ticks under a term. `None` when the term is over: step down.
+    /// Decides ticks under a term, of entries that were read at a revision. `None` when the term is
+    /// over, or other entries are in force by now ([`Store::revision`] tells).
     ///
     /// The caller passes at most one running tick per schedule (see `tick.sql`).
     pub async fn tick(
         &self,
         term: &Term,
+        revision: i64,
         ticks: &[TickInput],
     ) -> Result<Option<Vec<DecidedTick>>, Error> {
-        let schedules: Vec<&str> = ticks.iter().map(|t| t.schedule.as_str()).collect();
-        let planned: Vec<DateTime<Utc>> = ticks.iter().map(|t| t.planned_at).collect();
-        let run: Vec<bool> = ticks.iter().map(|t| t.run).collect();
-        let first: Vec<Option<DateTime<Utc>>> = ticks.iter().map(|t| t.first_at).collect();
-        let count: Vec<i64> = ticks.iter().map(|t| t.count as i64).collect();
-        let ids: Vec<Uuid> = ticks.iter().map(|t| t.task_id.0).collect();
-        let keys: Vec<&str> = ticks.iter().map(|t| t.execution_key.as_str()).collect();
-        let hashes: Vec<Vec<u8>> = ticks.iter().map(|t| payload_hash(&t.payload)).collect();
-        let types: Vec<&str> = ticks.iter().map(|t| t.task_type.as_str()).collect();
-        let pools: Vec<&str> = ticks.iter().map(|t| t.pool.as_str()).collect();
-        let payloads: Vec<&Value> = ticks.iter().map(|t| &t.payload).collect();
-        let timeouts: Vec<i64> = ticks.iter().map(|t| millis(t.timeout)).collect();
-        let retries: Vec<i32> = ticks.iter().map(|t| t.retry.max_retry as i32).collect();
-        let bases: Vec<i64> = ticks.iter().map(|t| millis(t.retry.base)).collect();
-        let maxes: Vec<i64> = ticks.iter().map(|t| millis(t.retry.max)).collect();
-        let once: Vec<bool> = ticks.iter().map(|t| t.semantics == Semantics::AtMostOnce).collect();
-        let overlaps: Vec<&str> = ticks.iter().map(|t| overlap_name(t.overlap)).collect();
-        let traces: Vec<Option<&str>> = ticks.iter().map(|t| t.traceparent.as_deref()).collect();
-        let paused: Vec<bool> = ticks.iter().map(|t| t.paused).collect();
-        let keep = self.key_retention.as_secs_f64();
-        let rows = self
-            .query(
-                include_str!("sql/tick.sql"),
-                &[
-                    &term.token,
-                    &schedules,
-                    &planned,
-                    &run,
-                    &first,
-                    &count,
-                    &ids,
-                    &keys,
-                    &hashes,
-                    &types,
-                    &pools,
-                    &payloads,
-                    &timeouts,
-                    &retries,
-                    &bases,
-                    &maxes,
-                    &once,
-                    &overlaps,
-                    &traces,
-                    &paused,
-                    &keep,
-                ],
-            )
-            .await?;
-        if rows.is_empty() && !ticks.is_empty() {
+        let session = self.session().await?;
+        let decided = tick_in(&session, Some((term, revision)), ticks, self.key_retention).await?;
+        if decided.is_empty() && !ticks.is_empty() {
             return Ok(None);
         }
         crate::failpoint::hit("in_tick").await;
-        rows.iter()
-            .map(|row| {
-                Ok(DecidedTick {
-                    schedule: row.get("schedule"),
-                    planned_at: row.get("planned_at"),
-                    outcome: row.get::<_, Option<&str>>("outcome").map(outcome_of).transpose()?,
-                    task_id: row.get::<_, Option<Uuid>>("task_id").map(TaskId),
-                    fresh: row.get("fresh"),
-                    conflict: row.get("conflict"),
-                })
-            })
-            .collect::<Result<Vec<_>, Error>>()
-            .map(Some)
+        Ok(Some(decided))
     }
 
     /// The newest ticks of a schedule, or of all.
@@ -181,6 +135,90 @@ impl Store {
             })
             .collect())
     }
+}
+
+/// The tick statement: of a leader in its term, or of an apply that holds the file (`None`).
+pub(super) async fn tick_in(
+    session: &Session,
+    leader: Option<(&Term, i64)>,
+    ticks: &[TickInput],
+    key_retention: Duration,
+) -> Result<Vec<DecidedTick>, Error> {
+    let token = leader.map(|(term, _)| term.token);
+    let revision = leader.map(|(_, revision)| revision);
+    let schedules: Vec<&str> = ticks.iter().map(|t| t.schedule.as_str()).collect();
+    let planned: Vec<DateTime<Utc>> = ticks.iter().map(|t| t.planned_at).collect();
+    let run: Vec<bool> = ticks.iter().map(|t| t.run).collect();
+    let first: Vec<Option<DateTime<Utc>>> = ticks.iter().map(|t| t.first_at).collect();
+    let count: Vec<i64> = ticks.iter().map(|t| t.count as i64).collect();
+    let ids: Vec<Uuid> = ticks.iter().map(|t| t.task_id.0).collect();
+    let keys: Vec<&str> = ticks.iter().map(|t| t.execution_key.as_str()).collect();
+    let hashes: Vec<Vec<u8>> = ticks.iter().map(|t| payload_hash(&t.payload)).collect();
+    let types: Vec<&str> = ticks.iter().map(|t| t.task_type.as_str()).collect();
+    let pools: Vec<&str> = ticks.iter().map(|t| t.pool.as_str()).collect();
+    let payloads: Vec<&Value> = ticks.iter().map(|t| &t.payload).collect();
+    let timeouts: Vec<i64> = ticks.iter().map(|t| millis(t.timeout)).collect();
+    let retries: Vec<i32> = ticks.iter().map(|t| t.retry.max_retry as i32).collect();
+    let bases: Vec<i64> = ticks.iter().map(|t| millis(t.retry.base)).collect();
+    let maxes: Vec<i64> = ticks.iter().map(|t| millis(t.retry.max)).collect();
+    let once: Vec<bool> = ticks.iter().map(|t| t.semantics == Semantics::AtMostOnce).collect();
+    let overlaps: Vec<&str> = ticks.iter().map(|t| overlap_name(t.overlap)).collect();
+    let traces: Vec<Option<&str>> = ticks.iter().map(|t| t.traceparent.as_deref()).collect();
+    let paused: Vec<bool> = ticks.iter().map(|t| t.paused).collect();
+    let delays: Vec<i64> = ticks.iter().map(|t| millis(t.delay)).collect();
+    let deadlines: Vec<Option<i64>> = ticks.iter().map(|t| t.deadline.map(millis)).collect();
+    let priorities: Vec<i16> = ticks.iter().map(|t| t.priority.level()).collect();
+    let keep = key_retention.as_secs_f64();
+    let rows = session
+        .query(
+            include_str!("sql/tick.sql"),
+            &[
+                &token,
+                &revision,
+                &schedules,
+                &planned,
+                &run,
+                &first,
+                &count,
+                &ids,
+                &keys,
+                &hashes,
+                &types,
+                &pools,
+                &payloads,
+                &timeouts,
+                &retries,
+                &bases,
+                &maxes,
+                &once,
+                &overlaps,
+                &traces,
+                &paused,
+                &delays,
+                &deadlines,
+                &priorities,
+                &keep,
+            ],
+        )
+        .await?;
+    let asked = ticks.iter().enumerate().map(|(n, t)| ((t.schedule.as_str(), t.planned_at), n));
+    let asked: HashMap<(&str, DateTime<Utc>), usize> = asked.collect();
+    let decided = rows.iter().map(|row| {
+        let (schedule, planned_at): (&str, DateTime<Utc>) =
+            (row.get("schedule"), row.get("planned_at"));
+        Ok(DecidedTick {
+            index: asked.get(&(schedule, planned_at)).copied().unwrap_or_default(),
+            schedule: schedule.to_owned(),
+            planned_at,
+            outcome: row.get::<_, Option<&str>>("outcome").map(outcome_of).transpose()?,
+            task_id: row.get::<_, Option<Uuid>>("task_id").map(TaskId),
+            fresh: row.get("fresh"),
+            conflict: row.get("conflict"),
+        })
+    });
+    let mut decided = decided.collect::<Result<Vec<_>, Error>>()?;
+    decided.sort_by_key(|tick| tick.index);
+    Ok(decided)
 }
 
 fn overlap_name(overlap: Overlap) -> &'static str {

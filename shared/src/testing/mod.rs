@@ -5,6 +5,9 @@
 
 mod database;
 
+use crate::domain::schedule::Schedule;
+use crate::store::Store;
+
 pub use database::TestDatabase;
 
 use std::future::Future;
@@ -21,6 +24,17 @@ pub fn needed(variable: &str) -> String {
             "{variable} is not set: run `script/services up` and `eval \"$(script/services env)\"`"
         )
     })
+}
+
+/// Puts schedules in force beside those that are, as a leader does with new ones; answers the
+/// revision.
+pub async fn put_in_force(store: &Store, schedules: &[Schedule]) -> i64 {
+    let file = store.file_in_force().await.expect("answered");
+    let apply = store.begin_apply(file.revision).await.expect("answered");
+    let mut apply = apply.expect("nobody else applies");
+    let schedules: Vec<&Schedule> = schedules.iter().collect();
+    apply.put(&schedules).await.expect("put");
+    apply.commit(file.now, "test").await.expect("committed")
 }
 
 /// Waits until `probe` answers something, polling; panics with `what` after [`PATIENCE`].

@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use secrecy::SecretString;
 use shared::broker::{Consumer, Operator, Publisher, Settings, Subscription, Topology};
 use shared::domain::message::Message;
-use shared::domain::task::TaskId;
+use shared::domain::task::{Priority, TaskId};
 use shared::shutdown::Shutdown;
 use tokio::time::timeout;
 use url::Url;
@@ -125,6 +125,7 @@ pub fn message() -> Message {
         failure: None,
         worker: None,
         dead_letter: None,
+        priority: Priority::Normal,
     }
 }
 

@@ -236,7 +236,7 @@ fn bombs_and_giants_are_refused_quickly() {
     let problems = config::load(Some(&path)).expect_err("too large").to_string();
     assert!(
         problems
-            .ends_with("big.yaml: is larger than 1 MiB; large inputs belong in files of their own"),
+            .ends_with("big.yaml: is larger than 64 MiB; large inputs belong in files of their own"),
         "{problems}"
     );
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());

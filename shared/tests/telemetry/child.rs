@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use shared::domain::attempt::{Attempt, ClaimToken};
 use shared::domain::message::Message;
 use shared::domain::retry::RetryPolicy;
-use shared::domain::task::{Semantics, TaskId};
+use shared::domain::task::{Priority, Semantics, TaskId};
 use shared::telemetry::{self, Span, metrics, names, spans};
 
 fn main() {
@@ -136,6 +136,7 @@ fn message(task_id: TaskId) -> Message {
         failure: None,
         worker: None,
         dead_letter: None,
+        priority: Priority::Normal,
     }
 }
 

@@ -113,7 +113,8 @@ impl Line {
         sum
     }
 
-    fn has_date(&self, date: chrono::NaiveDate) -> bool {
+    /// True for a day on which the line fires.
+    pub(super) fn has_date(&self, date: chrono::NaiveDate) -> bool {
         let month = self.values(Field::Month).contains(date.month());
         let day = self.values(Field::DayOfMonth).contains(date.day());
         let week = self.values(Field::DayOfWeek).contains(date.weekday().num_days_from_sunday());

@@ -9,6 +9,7 @@ mod error;
 mod explain;
 mod field;
 mod parse;
+mod period;
 mod wall;
 mod zone;
 mod zone_name;
@@ -17,6 +18,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
@@ -61,6 +63,11 @@ impl Cron {
     /// The first instant after `after`, never equal to it; `None` when none is left before 2101.
     pub fn next_after(&self, after: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
         zone::next_after(&self.wall, self.line.pace, after, tz)
+    }
+
+    /// The shortest time between two instants, changes of the clocks apart.
+    pub fn shortest_period(&self) -> Duration {
+        self.line.shortest_period()
     }
 
     /// How many instants lie in `(after, until]`, without visiting them.

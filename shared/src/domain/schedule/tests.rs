@@ -7,22 +7,8 @@ fn at(text: &str) -> DateTime<Utc> {
 }
 
 fn schedule(cron: &str, catch_up: CatchUp) -> Schedule {
-    Schedule {
-        name: "order_sync".to_owned(),
-        cron: Cron::parse(cron).expect("a valid line"),
-        timezone: chrono_tz::UTC,
-        task_type: "http_call".to_owned(),
-        pool: "io_pool".to_owned(),
-        payload: Value::Null,
-        execution_key_template: String::new(),
-        timeout: Duration::from_mins(5),
-        retry: RetryPolicy::default(),
-        semantics: Semantics::default(),
-        overlap: Overlap::default(),
-        catch_up,
-        catch_up_window: DEFAULT_CATCH_UP_WINDOW,
-        paused: false,
-    }
+    let cron = Cron::parse(cron).expect("a valid line");
+    Schedule { catch_up, ..Schedule::new("order_sync", cron, "http_call", "io_pool") }
 }
 
 /// Tells a plan: `+` runs, `-` is missed, `(n)` are counted before them.
@@ -139,4 +125,80 @@ fn the_previous_instant_is_found_backwards() {
     assert_eq!(schedule.previous(day, since), Some(at("2026-11-29T18:00:00Z")));
     assert_eq!(schedule.previous(day, at("2026-11-29T18:00:00Z")), None);
     assert_eq!(schedule.next_due(day), Some(at("2026-12-01T18:00:00Z")));
+}
+
+#[track_caller]
+fn check_bounds(bounds: (Option<&str>, Option<&str>), mark: &str, now: &str, expected: &str) {
+    let (start_at, end_at) = (bounds.0.map(at), bounds.1.map(at));
+    let schedule = Schedule { start_at, end_at, ..schedule("*/10 * * * *", CatchUp::All) };
+    let plan = schedule.plan(at(mark), at(now));
+    assert_eq!(told(&plan), expected, "{bounds:?}");
+    assert_eq!(plan.new_mark, at(now));
+}
+
+#[test]
+fn nothing_outside_start_and_end_is_planned() {
+    let (mark, now) = ("2026-11-30T11:15:00Z", NOW);
+    check_bounds((None, None), mark, now, "+11:20:00 +11:30:00 +11:40:00 +11:50:00 +12:00:00");
+    let start = Some("2026-11-30T11:40:00Z");
+    check_bounds((start, None), mark, now, "+11:40:00 +11:50:00 +12:00:00");
+    check_bounds((Some("2026-11-30T11:40:00.5Z"), None), mark, now, "+11:50:00 +12:00:00");
+    let end = Some("2026-11-30T11:40:00Z");
+    check_bounds((None, end), mark, now, "+11:20:00 +11:30:00 +11:40:00");
+    check_bounds((None, end), "2026-11-30T11:40:00Z", now, "");
+    check_bounds((start, end), mark, now, "+11:40:00");
+    check_bounds((Some("2026-12-01T00:00:00Z"), None), mark, now, "");
+    // Just due at the end: it runs whatever the policy.
+    let schedule = Schedule { end_at: Some(at(NOW)), ..schedule("30 * * * * *", CatchUp::None) };
+    let plan = schedule.plan(at("2026-11-30T12:00:29Z"), at("2026-11-30T12:00:31Z"));
+    assert_eq!(told(&plan), "+12:00:30");
+}
+
+#[test]
+fn a_long_outage_before_the_end_is_counted_up_to_it() {
+    let end_at = Some(at("2026-11-30T06:59:30Z"));
+    let schedule = Schedule { end_at, ..schedule("* * * * *", CatchUp::Latest) };
+
+    let plan = schedule.plan(at("2026-11-30T04:00:00Z"), at(NOW));
+
+    assert_eq!(plan.ticks.len(), MISSED_ROWS);
+    assert_eq!(plan.ticks.last().map(|tick| tick.at), Some(at("2026-11-30T06:59:00Z")));
+    let first = at("2026-11-30T04:01:00Z");
+    let last = at("2026-11-30T05:19:00Z");
+    assert_eq!(plan.older, Some(MissedSpan { first, last, count: 79 }));
+}
+
+#[test]
+fn next_and_previous_keep_within_the_bounds_and_an_end_is_told() {
+    let (start, end) = (at("2026-11-30T18:00:00Z"), at("2026-12-02T18:00:00Z"));
+    let bounded = Schedule {
+        start_at: Some(start),
+        end_at: Some(end),
+        ..schedule("0 18 * * *", CatchUp::Latest)
+    };
+    let day = |day: u32| at(&format!("2026-12-{day:02}T18:00:00Z"));
+
+    assert_eq!(bounded.next_due(at("2020-01-01T00:00:00Z")), Some(start));
+    assert_eq!(bounded.next_due(day(1)), Some(end));
+    assert_eq!(bounded.next_due(end), None);
+    assert_eq!(bounded.previous(start, at("2020-01-01T00:00:00Z")), None);
+    assert_eq!(bounded.previous(day(9), at("2020-01-01T00:00:00Z")), Some(end));
+    assert!(bounded.has_ended(end) && !bounded.has_ended(day(1)));
+    assert!(!schedule("0 18 * * *", CatchUp::Latest).has_ended(end));
+}
+
+/// The numbers are a promise: a version that gave others would move every task of a fleet.
+#[test]
+fn a_delay_is_below_the_jitter_and_the_same_for_ever() {
+    let named = |name: &str, jitter: u64| Schedule {
+        name: name.to_owned(),
+        jitter: Duration::from_secs(jitter),
+        ..schedule("0 18 * * *", CatchUp::Latest)
+    };
+    assert_eq!(named("order_sync", 0).delay(), Duration::ZERO);
+    assert_eq!(named("order_sync", 600).delay(), Duration::from_millis(316_803));
+    let delays: Vec<Duration> = (0..1000).map(|n| named(&format!("s{n}"), 60).delay()).collect();
+    assert!(delays.iter().all(|delay| *delay < Duration::from_secs(60)));
+    let early = delays.iter().filter(|delay| **delay < Duration::from_secs(30)).count();
+    assert!((400..600).contains(&early), "{early} of 1000 in the first half");
 }

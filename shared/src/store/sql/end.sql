@@ -20,7 +20,7 @@ moved AS (
         published_at = NULL, claim_token = NULL, incarnation = NULL, deadline_at = NULL
     FROM input i
     WHERE t.id = i.id AND t.state = 'running' AND t.claim_token = i.token
-    RETURNING t.id, t.run, t.failures, t.state, t.pool, t.schedule, t.due_at
+    RETURNING t.id, t.run, t.failures, t.state, t.pool, t.schedule, t.due_at, t.priority
 ),
 ended AS (
     UPDATE attempts a
@@ -61,7 +61,7 @@ told AS (
 SELECT i.id, m.id IS NOT NULL AS recorded, a.outcome AS earlier,
        coalesce(m.state, t.state) AS state, coalesce(m.run, t.run) AS run,
        coalesce(m.failures, t.failures) AS failures, coalesce(m.pool, t.pool) AS pool,
-       coalesce(m.schedule, t.schedule) AS schedule,
+       coalesce(m.schedule, t.schedule) AS schedule, coalesce(m.priority, t.priority) AS priority,
        (extract(epoch FROM coalesce(m.due_at, t.due_at) - belfry_now()) * 1000)::bigint AS due_in_ms,
        coalesce(l.id, d.id) AS dead_letter,
        n.name, n.execution_key, n.task_type, n.max_retry, n.scheduled_for, n.traceparent,

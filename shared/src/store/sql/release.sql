@@ -2,7 +2,7 @@
 -- are due within the hour, and of each schedule the oldest waiting task once nothing older runs.
 UPDATE tasks t
 SET state = 'queued', published_at = NULL,
-    due_at = CASE WHEN t.state = 'waiting' THEN belfry_now() ELSE t.due_at END
+    due_at = CASE WHEN t.state = 'waiting' THEN greatest(t.due_at, belfry_now()) ELSE t.due_at END
 WHERE t.finished_at IS NULL
   AND ((t.state = 'scheduled' AND t.due_at <= belfry_now() + interval '1 hour')
     OR (t.state = 'waiting' AND NOT EXISTS (

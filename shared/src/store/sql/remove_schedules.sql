@@ -1,4 +1,4 @@
 -- What is no longer in the file stops; its rows stay.
-UPDATE schedules SET removed_at = belfry_now()
-WHERE removed_at IS NULL AND name <> ALL ($1::text[])
-RETURNING name
+UPDATE schedules s SET removed_at = $2, revision = $3
+FROM unnest($1::text[]) AS i (name)
+WHERE s.name = i.name AND s.removed_at IS NULL

@@ -2,7 +2,7 @@
 SELECT t.id, n.name, n.execution_key, n.task_type, t.pool, t.schedule, t.state, t.run, t.failures,
        t.crashes, t.due_at, n.created_at, t.finished_at, n.scheduled_for, n.payload, n.timeout_ms,
        n.max_retry, n.at_most_once, n.traceparent, t.published_at, t.deadline_at,
-       t.cancel_requested_at, t.progress_done, t.progress_failed, r.result,
+       t.cancel_requested_at, t.start_by, t.priority, t.progress_done, t.progress_failed, r.result,
        l.worker, l.error_class, l.error_message,
        (SELECT coalesce(jsonb_agg(jsonb_build_object(
             'run', a.run, 'worker', a.worker, 'started_at', a.started_at, 'ended_at', a.ended_at,

@@ -1,6 +1,7 @@
 -- Tasks, newest first.
 SELECT t.id, n.name, n.execution_key, n.task_type, t.pool, t.schedule, t.state, t.run, t.failures,
-       t.crashes, t.due_at, n.created_at, t.finished_at, a.worker, a.error_class, a.error_message
+       t.crashes, t.due_at, n.created_at, t.finished_at, t.cancel_requested_at, t.start_by,
+       a.worker, a.error_class, a.error_message
 FROM tasks t
 JOIN task_inputs n ON n.task_id = t.id
 LEFT JOIN attempts a ON a.task_id = t.id AND a.run = t.run

@@ -1,55 +1,82 @@
 -- Decides planned instants: leadership check, tick row, key, task and mark in one statement.
--- The share lock on the leadership row makes a takeover wait for us. At most one running tick per
--- schedule and statement, since overlap is judged on rows that this statement cannot see.
+-- The share locks on the rows of leadership and schedule_file make a takeover and an apply wait for
+-- us. At most one running tick per schedule and statement, since overlap is judged on rows that this
+-- statement cannot see. An apply ($1 is NULL) holds schedule_file alone and needs no term.
+-- `(x IN (SELECT …)) IS TRUE` is looked up in a hash; a join of the parts would compare each with each.
 WITH leader AS (
-    SELECT l.epoch FROM leadership l
-    WHERE l.name = 'producer' AND l.token = $1 AND l.lease_until > belfry_now()
+    SELECT l.epoch FROM leadership l, schedule_file f
+    WHERE l.name = 'producer' AND l.token = $1 AND l.lease_until > belfry_now() AND f.revision = $2
     FOR SHARE
+),
+term AS (
+    SELECT epoch FROM leader
+    UNION ALL
+    SELECT coalesce((SELECT epoch FROM leadership WHERE name = 'producer'), 0) WHERE $1 IS NULL
 ),
 clock AS MATERIALIZED (SELECT belfry_now() AS now),
 input AS (
-    SELECT i.*, l.epoch
-    FROM unnest($2::text[], $3::timestamptz[], $4::boolean[], $5::timestamptz[], $6::bigint[], $7::uuid[],
-                $8::text[], $9::bytea[], $10::text[], $11::text[], $12::jsonb[], $13::bigint[],
-                $14::int[], $15::bigint[], $16::bigint[], $17::boolean[], $18::text[], $19::text[],
-                $20::boolean[])
+    SELECT i.*, t.epoch
+    FROM unnest($3::text[], $4::timestamptz[], $5::boolean[], $6::timestamptz[], $7::bigint[], $8::uuid[],
+                $9::text[], $10::bytea[], $11::text[], $12::text[], $13::jsonb[], $14::bigint[],
+                $15::int[], $16::bigint[], $17::bigint[], $18::boolean[], $19::text[], $20::text[],
+                $21::boolean[], $22::bigint[], $23::bigint[], $24::smallint[])
         AS i (schedule, planned_at, run, first_at, count, id, execution_key, payload_hash, task_type,
               pool, payload, timeout_ms, max_retry, base_ms, max_ms, at_most_once, overlap, traceparent,
-              paused),
-        leader l
+              paused, delay_ms, deadline_ms, priority),
+        term t
+),
+timed AS (
+    SELECT i.*, i.planned_at + make_interval(secs => i.deadline_ms / 1000.0) AS start_by,
+           greatest(c.now, i.planned_at + make_interval(secs => i.delay_ms / 1000.0)) AS due_at
+    FROM input i, clock c
 ),
 fresh AS (
-    SELECT i.*,
-           CASE WHEN NOT i.run THEN 'missed'
+    SELECT i.*, k.task_id AS known, k.payload_hash AS known_hash,
+           CASE WHEN NOT i.run OR i.start_by < c.now THEN 'missed'
                 WHEN i.paused OR s.paused_at IS NOT NULL THEN 'paused'
                 WHEN i.overlap = 'skip' AND o.unfinished THEN 'skipped_overlap'
                 WHEN i.overlap = 'queue' AND o.waiting THEN 'skipped_overlap'
+                WHEN k.task_id IS NOT NULL THEN 'deduplicated'
                 ELSE 'enqueued' END AS decision,
-           CASE WHEN i.overlap IN ('queue', 'queue_all', 'replace') AND o.unfinished
-                THEN 'waiting' ELSE 'queued' END AS begins
-    FROM input i
-    JOIN schedules s ON s.name = i.schedule AND s.removed_at IS NULL,
+           CASE WHEN i.overlap IN ('queue', 'queue_all', 'replace') AND o.unfinished THEN 'waiting'
+                WHEN i.due_at > c.now + interval '1 hour' THEN 'scheduled'
+                ELSE 'queued' END AS begins
+    FROM timed i
+    JOIN schedules s ON s.name = i.schedule AND s.removed_at IS NULL
+    -- A key that the schedule took under a name it had before.
+    LEFT JOIN LATERAL (
+        SELECT x.task_id, x.payload_hash FROM execution_keys x
+        WHERE x.name = ANY (s.formerly) AND x.execution_key = i.execution_key
+        ORDER BY x.created_at DESC LIMIT 1
+    ) k ON true,
     LATERAL (
         SELECT count(*) > 0 AS unfinished, count(*) FILTER (WHERE t.state = 'waiting') > 0 AS waiting
         FROM tasks t WHERE t.schedule = i.schedule AND t.finished_at IS NULL
-    ) o
+    ) o,
+    clock c
     WHERE NOT EXISTS (
         SELECT FROM ticks k WHERE k.schedule = i.schedule AND k.planned_at = i.planned_at)
 ),
 keyed AS (
     INSERT INTO execution_keys AS k (name, execution_key, payload_hash, task_id, created_at, expires_at)
-    SELECT f.schedule, f.execution_key, f.payload_hash, f.id, c.now, c.now + make_interval(secs => $21::float8)
+    SELECT f.schedule, f.execution_key, f.payload_hash, f.id, c.now, c.now + make_interval(secs => $25::float8)
     FROM fresh f, clock c WHERE f.decision = 'enqueued'
     ORDER BY f.schedule, f.execution_key
     ON CONFLICT (name, execution_key) DO UPDATE SET name = excluded.name
     RETURNING k.name, k.execution_key, k.payload_hash, k.task_id
 ),
+-- Keys that others hold: their tasks are the answer.
+held AS MATERIALIZED (
+    SELECT y.name, y.execution_key, y.payload_hash, y.task_id FROM keyed y
+    WHERE (y.task_id IN (SELECT f.id FROM fresh f)) IS NOT TRUE
+),
 decided AS (
     INSERT INTO ticks AS k (schedule, planned_at, outcome, task_id, decided_at, epoch, first_at, count)
     SELECT f.schedule, f.planned_at,
-           CASE WHEN y.task_id IS NOT NULL AND y.task_id <> f.id THEN 'deduplicated' ELSE f.decision END,
-           y.task_id, c.now, f.epoch, f.first_at, f.count
-    FROM fresh f LEFT JOIN keyed y ON y.name = f.schedule AND y.execution_key = f.execution_key, clock c
+           CASE WHEN h.task_id IS NULL THEN f.decision ELSE 'deduplicated' END,
+           CASE f.decision WHEN 'enqueued' THEN coalesce(h.task_id, f.id) WHEN 'deduplicated' THEN f.known END,
+           c.now, f.epoch, f.first_at, f.count
+    FROM fresh f LEFT JOIN held h ON h.name = f.schedule AND h.execution_key = f.execution_key, clock c
     ON CONFLICT (schedule, planned_at) DO NOTHING
     RETURNING k.schedule, k.planned_at, k.outcome, k.task_id
 ),
@@ -59,12 +86,12 @@ said AS (
                              created_at)
     SELECT f.id, f.schedule, f.execution_key, f.task_type, f.payload, f.timeout_ms, f.max_retry,
            f.base_ms, f.max_ms, f.at_most_once, f.planned_at, f.traceparent, c.now
-    FROM fresh f JOIN decided d ON d.task_id = f.id, clock c
+    FROM fresh f, clock c WHERE (f.id IN (SELECT d.task_id FROM decided d)) IS TRUE
 ),
 made AS (
-    INSERT INTO tasks (id, pool, schedule, state, due_at)
-    SELECT f.id, f.pool, f.schedule, f.begins, c.now
-    FROM fresh f JOIN decided d ON d.task_id = f.id, clock c
+    INSERT INTO tasks (id, pool, schedule, state, due_at, start_by, priority)
+    SELECT f.id, f.pool, f.schedule, f.begins, f.due_at, f.start_by, f.priority
+    FROM fresh f WHERE (f.id IN (SELECT d.task_id FROM decided d)) IS TRUE
 ),
 -- What an earlier tick left unfinished makes way: at once where no handler runs, else it is told.
 replaced AS (
@@ -72,18 +99,22 @@ replaced AS (
     SET cancel_requested_at = coalesce(t.cancel_requested_at, c.now),
         state = CASE WHEN t.state = 'running' THEN t.state ELSE 'cancelled' END,
         finished_at = CASE WHEN t.state = 'running' THEN NULL ELSE c.now END
-    FROM fresh f JOIN decided d ON d.task_id = f.id, clock c
-    WHERE f.overlap = 'replace' AND t.schedule = f.schedule AND t.finished_at IS NULL AND t.id <> f.id
+    FROM fresh f, clock c
+    WHERE f.overlap = 'replace' AND (f.id IN (SELECT d.task_id FROM decided d)) IS TRUE
+      AND t.schedule = f.schedule AND t.finished_at IS NULL AND t.id <> f.id
 ),
 marked AS (
     UPDATE schedules s SET mark = greatest(s.mark, m.newest)
     FROM (SELECT schedule, max(planned_at) AS newest FROM input GROUP BY schedule) m
     WHERE s.name = m.schedule
 )
-SELECT i.schedule, i.planned_at, coalesce(d.outcome, k.outcome) AS outcome,
-       coalesce(d.task_id, k.task_id) AS task_id, d.outcome IS NOT NULL AS fresh,
-       coalesce(d.outcome = 'deduplicated' AND y.payload_hash <> i.payload_hash, false) AS conflict
-FROM input i
-LEFT JOIN keyed y ON y.name = i.schedule AND y.execution_key = i.execution_key
-LEFT JOIN decided d ON d.schedule = i.schedule AND d.planned_at = i.planned_at
-LEFT JOIN ticks k ON k.schedule = i.schedule AND k.planned_at = i.planned_at
+SELECT d.schedule, d.planned_at, d.outcome, d.task_id, true AS fresh,
+       d.outcome = 'deduplicated' AND EXISTS (
+           SELECT FROM fresh f LEFT JOIN held h ON h.name = f.schedule AND h.execution_key = f.execution_key
+           WHERE f.schedule = d.schedule AND f.planned_at = d.planned_at
+             AND coalesce(h.payload_hash, f.known_hash) <> f.payload_hash) AS conflict
+FROM decided d
+UNION ALL
+SELECT i.schedule, i.planned_at, k.outcome, k.task_id, false, false
+FROM input i LEFT JOIN ticks k ON k.schedule = i.schedule AND k.planned_at = i.planned_at
+WHERE ((i.schedule, i.planned_at) IN (SELECT d.schedule, d.planned_at FROM decided d)) IS NOT TRUE

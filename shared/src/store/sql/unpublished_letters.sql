@@ -1,6 +1,6 @@
 -- Open dead letters whose copy is not in the dead queue yet. Whoever recorded the death publishes it
 -- itself, so that only what is older than $2 ms is the relay's.
-SELECT l.id AS dead_letter, t.id, t.pool, t.schedule, t.run, t.failures,
+SELECT l.id AS dead_letter, t.id, t.pool, t.schedule, t.run, t.failures, t.priority,
        n.name, n.execution_key, n.task_type, n.max_retry, n.scheduled_for, n.traceparent,
        a.traceparent AS previous_attempt, a.worker AS last_worker, l.error_class, l.error_message
 FROM dead_letters l

@@ -1,0 +1,123 @@
+//! A schedule as the file and the database say it together.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use shared::config::{Config, suggestion};
+use shared::domain::clock;
+use shared::domain::schedule::{Schedule, changes};
+use shared::store::{ScheduleRow, Store};
+use uuid::Uuid;
+
+use crate::commands::error::CommandError;
+
+/// A schedule as listed. JSON: one object with these keys.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    /// Name.
+    pub name: String,
+    /// Cron line.
+    pub cron: String,
+    /// Zone.
+    pub timezone: String,
+    /// Task type.
+    pub task_type: String,
+    /// Next instant, paused or not.
+    pub next: Option<DateTime<Utc>>,
+    /// True when there is none any more because its `end_at` has passed.
+    pub ended: bool,
+    /// Last tick.
+    pub last: Option<DateTime<Utc>>,
+    /// Its outcome.
+    pub last_outcome: Option<String>,
+    /// Its task.
+    pub last_task: Option<Uuid>,
+    /// True when it makes no tasks now.
+    pub paused: bool,
+    /// By whom: a person, or `file`.
+    pub paused_by: Option<String>,
+    /// True when this file has it.
+    pub in_file: bool,
+    /// True when it is in force.
+    pub applied: bool,
+    /// True when this file says something else than what is in force.
+    pub differs: bool,
+}
+
+/// All schedules of the file and of the database, by name.
+pub async fn lines(config: &Config, store: &Store) -> Result<Vec<Line>, CommandError> {
+    let rows = store.schedules(None).await?;
+    let now = clock::now();
+    let by_name: HashMap<&str, &ScheduleRow> = rows.iter().map(|r| (r.name.as_str(), r)).collect();
+    let entries: HashSet<&str> = config.schedules.iter().map(|e| e.name.as_str()).collect();
+    let row = |name: &str| by_name.get(name).copied();
+    let in_file = config.schedules.iter().map(|entry| line(Some(entry), row(&entry.name), now));
+    let unknown = |row: &&ScheduleRow| !entries.contains(row.name.as_str());
+    let others = rows.iter().filter(unknown).map(|row| line(None, Some(row), now));
+    let mut all: Vec<Line> = in_file.chain(others).flatten().collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(all)
+}
+
+/// What is in force wins: that is what ticks. The file is what the next apply makes of it.
+pub(super) fn line(
+    entry: Option<&Schedule>,
+    row: Option<&ScheduleRow>,
+    now: DateTime<Utc>,
+) -> Option<Line> {
+    let schedule = in_force(entry, row)?;
+    let by_hand = row.and_then(|row| row.paused_by.clone());
+    let by_file = schedule.paused.then(|| "file".to_owned());
+    let paused_by = by_hand.or(by_file);
+    let from = from(row, now);
+    Some(Line {
+        cron: schedule.cron.as_str().to_owned(),
+        timezone: schedule.timezone.name().to_owned(),
+        task_type: schedule.task_type.clone(),
+        next: schedule.next_due(from),
+        ended: schedule.has_ended(from),
+        last: row.and_then(|row| row.last_at),
+        last_outcome: row.and_then(|row| row.last_outcome.clone()),
+        last_task: row.and_then(|row| row.last_task),
+        paused: paused_by.is_some(),
+        paused_by,
+        in_file: entry.is_some(),
+        applied: row.is_some(),
+        differs: row.is_some() && entry.is_some_and(|entry| !changes(&schedule, entry).is_empty()),
+        name: schedule.name,
+    })
+}
+
+/// The entry that ticks, or would; `None` for a row that a newer binary wrote.
+pub(super) fn in_force(entry: Option<&Schedule>, row: Option<&ScheduleRow>) -> Option<Schedule> {
+    match row {
+        Some(row) => Schedule::from_spec(&row.name, &row.spec).ok(),
+        None => entry.cloned(),
+    }
+}
+
+/// Instants up to the mark are decided already, whatever this host's clock says.
+pub(super) fn from(row: Option<&ScheduleRow>, now: DateTime<Utc>) -> DateTime<Utc> {
+    row.map_or(now, |row| row.mark.max(now))
+}
+
+/// Some instants of a schedule, from `from` on.
+pub(super) fn upcoming(
+    schedule: &Schedule,
+    from: DateTime<Utc>,
+    count: usize,
+) -> Vec<DateTime<Utc>> {
+    let next = |at: &DateTime<Utc>| schedule.next_due(*at);
+    std::iter::successors(next(&from), next).take(count).collect()
+}
+
+/// There is no such schedule.
+pub(super) fn unknown(name: &str, config: &Config) -> CommandError {
+    let names = config.schedules.iter().map(|entry| entry.name.as_str());
+    CommandError::NotFound(format!(
+        "there is no schedule {name:?} in {} or in the database{}",
+        config.name,
+        suggestion(name, names)
+    ))
+}

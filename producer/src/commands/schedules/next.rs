@@ -1,0 +1,51 @@
+//! `producer schedules next`: the next instants, from the file alone when the database is away.
+
+use clap::Args;
+use shared::config::Config;
+use shared::domain::clock;
+use shared::store::ScheduleRow;
+
+use super::line::{self, from, in_force, unknown, upcoming};
+use crate::commands::connect::{self, Context};
+use crate::commands::error::{Answer, CommandError};
+use crate::commands::output::{self, time};
+
+/// Some instants of a schedule.
+#[derive(Debug, Args)]
+pub struct Next {
+    /// The schedule's name
+    name: String,
+    /// How many
+    #[arg(short = 'n', long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    count: u16,
+}
+
+pub(super) async fn next(args: &Next, context: &Context) -> Answer {
+    let config = context.config()?;
+    let row = match applied(&args.name, &config).await {
+        Ok(row) => row,
+        Err(error) => {
+            output::talk(&format!("note: from the file alone, the database is not there: {error}"));
+            None
+        }
+    };
+    let entry = config.schedules.iter().find(|entry| entry.name == args.name);
+    let schedule = in_force(entry, row.as_ref()).ok_or_else(|| unknown(&args.name, &config))?;
+    let line = line::line(entry, row.as_ref(), clock::now());
+    if line.as_ref().is_some_and(|line| line.differs) {
+        output::talk(&format!("note: {} says otherwise and is not applied yet", config.name));
+    }
+    if let Some(by) = line.and_then(|line| line.paused_by) {
+        output::talk(&format!("note: it is paused by {by} and makes no tasks until it is resumed"));
+    }
+    let from = from(row.as_ref(), clock::now());
+    let instants: Vec<String> =
+        upcoming(&schedule, from, args.count.into()).into_iter().map(time).collect();
+    if context.json { output::json(&instants) } else { output::text(&instants.join("\n")) }
+}
+
+async fn applied(name: &str, config: &Config) -> Result<Option<ScheduleRow>, CommandError> {
+    let store = connect::store(config)?;
+    store.check_schema().await?;
+    Ok(store.schedules(Some(name)).await?.pop())
+}
