@@ -128,9 +128,7 @@ pub fn schedules(document: &schedules::Document) -> String {
     let mut line = |what: &str, figure: String| {
         let _ = writeln!(text, "{what:<12} {figure}");
     };
-    for (what, start) in
-        [("first start", &document.first_start), ("restart", &document.restart)]
-    {
+    for (what, start) in [("first start", &document.first_start), ("restart", &document.restart)] {
         line(
             what,
             format!(
@@ -144,7 +142,10 @@ pub fn schedules(document: &schedules::Document) -> String {
     for (what, late) in [("decided", &document.decided), ("published", &document.published)] {
         line(
             what,
-            format!("p50 {:.0} ms, p99 {:.0} ms, worst {:.0} ms late", late.p50_ms, late.p99_ms, late.max_ms),
+            format!(
+                "p50 {:.0} ms, p99 {:.0} ms, worst {:.0} ms late",
+                late.p50_ms, late.p99_ms, late.max_ms
+            ),
         );
     }
     line(

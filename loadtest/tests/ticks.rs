@@ -148,9 +148,8 @@ async fn two_schedules_of_one_type_that_are_due_together_both_run() {
     programs::are_fresh();
     let ground = Ground::prepare(&services(), "twins", TWINS).await.expect("ground");
     let client = database::connect(ground.config().database_url().expect("it")).await.expect("it");
-    let mut members = [Role::Producer, Role::Worker].map(|role| {
-        Member::start(&ground, role).expect("started")
-    });
+    let mut members =
+        [Role::Producer, Role::Worker].map(|role| Member::start(&ground, role).expect("started"));
     for member in &mut members {
         member.ready(PATIENCE).await.expect("ready");
     }

@@ -1,7 +1,8 @@
-//! Alerts: posts the rows that deaths have written, each at least once.
+//! Alerts: posts the rows that deaths and the watch have written, each at least once.
 //!
 //! Every producer may send; a row is taken for a while by the one that posts it. What is open and
-//! unclaimed gets another row after a while. It never decides that something is worth an alert.
+//! unclaimed, or lasts, gets another row after a while. It never decides that something is worth an
+//! alert.
 
 use std::time::Duration;
 
@@ -63,12 +64,13 @@ impl Alerts {
     async fn look(&self, repeats: bool) -> Result<(), Error> {
         if repeats {
             self.store.repeat_alerts(self.repeat, REPEATED).await?;
+            self.store.repeat_episodes(self.repeat).await?;
         }
         for alert in self.store.due_alerts(BATCH).await? {
-            warn!(alert = alert.id, dead_letter = alert.dead_letter_id, text = %alert.text, "alert");
+            warn!(alert = alert.id, kind = alert.kind, dead_letter = alert.dead_letter_id, text = %alert.text, "alert");
             match &self.webhook {
                 None => self.store.alert_sent(alert.id).await?,
-                Some(url) => match self.post(url, &alert).await {
+                Some(url) => match post(&self.client, url, &alert).await {
                     Ok(()) => {
                         info!(alert = alert.id, "the webhook accepted it");
                         self.store.alert_sent(alert.id).await?;
@@ -82,27 +84,30 @@ impl Alerts {
         }
         Ok(())
     }
+}
 
-    /// Slack-compatible: `text`; the rest is for those who read JSON.
-    async fn post(&self, url: &SecretString, alert: &Alert) -> Result<(), String> {
-        let body = json!({
-            "text": alert.text,
-            "kind": alert.kind,
-            "alert_id": alert.id,
-            "dead_letter_id": alert.dead_letter_id,
-            "seq": alert.seq,
-            "created_at": alert.created_at,
-        });
-        let request = self
-            .client
-            .post(url.expose_secret())
-            .header("idempotency-key", format!("belfry-alert-{}", alert.id))
-            .json(&body);
-        let deadline = Instant::now() + POST_TIMEOUT;
-        let answer = http::send(request, deadline).await.map_err(|e| e.to_string())?;
-        match answer.status() {
-            status if status.is_success() => Ok(()),
-            status => Err(format!("the webhook answered {status}")),
-        }
+/// Posts an alert to a webhook; the error says what the webhook did instead of accepting it.
+///
+/// Slack-compatible: `text`; the rest is for those who read JSON.
+pub async fn post(client: &http::Client, url: &SecretString, alert: &Alert) -> Result<(), String> {
+    let body = json!({
+        "text": alert.text,
+        "kind": alert.kind,
+        "stage": alert.stage,
+        "subjects": alert.subjects,
+        "alert_id": alert.id,
+        "dead_letter_id": alert.dead_letter_id,
+        "seq": alert.seq,
+        "created_at": alert.created_at,
+    });
+    let request = client
+        .post(url.expose_secret())
+        .header("idempotency-key", format!("belfry-alert-{}", alert.id))
+        .json(&body);
+    let deadline = Instant::now() + POST_TIMEOUT;
+    let answer = http::send(request, deadline).await.map_err(|e| e.to_string())?;
+    match answer.status() {
+        status if status.is_success() => Ok(()),
+        status => Err(format!("the webhook answered {status}")),
     }
 }

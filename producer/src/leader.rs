@@ -65,8 +65,9 @@ impl Candidate {
                     info!(epoch = renewal.term.epoch, "leading");
                     self.tell(true);
                     // Once, and by the database's clock, with which that of other files is told.
-                    let read_at = *read_at
-                        .get_or_insert_with(|| (renewal.now() - self.read.elapsed()).trunc_subsecs(6));
+                    let read_at = *read_at.get_or_insert_with(|| {
+                        (renewal.now() - self.read.elapsed()).trunc_subsecs(6)
+                    });
                     let ended = self.lead(renewal, read_at, &announcer, shutdown).await;
                     self.tell(false);
                     if let Err(error) = ended {
@@ -162,10 +163,16 @@ impl Candidate {
             if look.diff.is_empty() {
                 break look;
             }
-            info!(revision = report.revision, added = report.added.len(),
-                renamed = report.renamed.len(), changed = report.changed.len(),
-                removed = report.removed.len(), unchanged = report.unchanged,
-                ticked = report.ticked, "applied the file's schedules");
+            info!(
+                revision = report.revision,
+                added = report.added.len(),
+                renamed = report.renamed.len(),
+                changed = report.changed.len(),
+                removed = report.removed.len(),
+                unchanged = report.unchanged,
+                ticked = report.ticked,
+                "applied the file's schedules"
+            );
             if report.ticked > 0 {
                 self.relay.poke();
             }

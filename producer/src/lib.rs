@@ -14,3 +14,4 @@ pub mod leader;
 pub mod mirror;
 pub mod run;
 pub mod ticker;
+pub mod watch;

@@ -1,4 +1,4 @@
-//! `producer run`: leader or standby; relay, sweeps, inbox and alerts run on both.
+//! `producer run`: leader or standby; relay, sweeps, inbox, watch and alerts run on both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use crate::alerts::Alerts;
 use crate::inbox::Inbox;
 use crate::leader::Candidate;
 use crate::mirror::Mirror;
+use crate::watch::Watch;
 
 /// Time that the loops get to end.
 pub const DRAIN: Duration = Duration::from_secs(10);
@@ -92,6 +93,9 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let alerts = Alerts::new(store.clone(), &config.alerts)?;
     let until = shutdown.clone();
     shutdown.spawn(async move { alerts.run(&until).await });
+    let watch = Watch::new(store.clone(), ttl);
+    let until = shutdown.clone();
+    shutdown.spawn(async move { watch.run(&until).await });
     let candidate =
         Candidate { store, relay, config, read, incarnation, label, interval, ttl, leads };
     let until = shutdown.clone();

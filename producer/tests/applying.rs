@@ -140,8 +140,7 @@ async fn a_removed_entry_stops_and_does_not_catch_up_when_it_comes_back() {
 async fn a_renamed_entry_keeps_its_pause_its_place_in_the_overlap_and_its_keys() {
     let house = House::open().await;
     let daily = "{{ scheduled_date }}";
-    let was =
-        Schedule { execution_key_template: daily.to_owned(), ..entry("was", "0 */4 * * *") };
+    let was = Schedule { execution_key_template: daily.to_owned(), ..entry("was", "0 */4 * * *") };
     house.apply(std::slice::from_ref(&was)).await;
     house.database.move_clock(5 * 3600).await;
     house.store.pause_schedule("was", Some("ada@here")).await.expect("asked");
@@ -213,10 +212,10 @@ async fn of_two_that_apply_at_once_the_second_looks_again() {
     let again = house.apply(&other).await;
 
     assert!(late.is_none(), "what it had compared was no longer in force");
-    assert_eq!((again.added.as_slice(), again.removed.as_slice()), (
-        ["other".to_owned()].as_slice(),
-        ["one".to_owned()].as_slice()
-    ));
+    assert_eq!(
+        (again.added.as_slice(), again.removed.as_slice()),
+        (["other".to_owned()].as_slice(), ["one".to_owned()].as_slice())
+    );
     assert_eq!(again.alike.len(), 1, "both say the same: perhaps a rename");
 }
 
@@ -243,7 +242,10 @@ async fn a_tick_statement_in_flight_is_waited_for() {
     let house = House::open().await;
     house.apply(&[entry("beat", MINUTELY)]).await;
     let holder = house.database.client().await;
-    holder.batch_execute("BEGIN; SELECT revision FROM schedule_file FOR SHARE").await.expect("held");
+    holder
+        .batch_execute("BEGIN; SELECT revision FROM schedule_file FOR SHARE")
+        .await
+        .expect("held");
 
     let file = [entry("beat", "0 18 * * *")];
     let look = house.look(&file).await;

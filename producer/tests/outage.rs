@@ -99,7 +99,8 @@ async fn after_an_outage_each_policy_gives_exactly_what_it_says() {
         // One that is just due ends the wait: what was missed was decided with it or before.
         let ticks = when(&tower, policy, "it ticks again", |ticks| {
             let on_time = |t: &TickRow| t.decided_at - t.planned_at < TimeDelta::seconds(5);
-            ticks.len() > before + 5 && ticks.last().is_some_and(|t| on_time(t) && t.outcome == "enqueued")
+            ticks.len() > before + 5
+                && ticks.last().is_some_and(|t| on_time(t) && t.outcome == "enqueued")
         })
         .await;
         seen.push(ticks);
@@ -209,7 +210,8 @@ async fn a_clock_that_jumps_back_repeats_nothing_and_ticks_again_when_it_has_com
 
     tower.house.database.move_clock(0).await;
     let before = ticks(&tower, "beat").await;
-    let ticks = when(&tower, "beat", "it ticks again", |ticks| ticks.len() > before.len() + 3).await;
+    let ticks =
+        when(&tower, "beat", "it ticks again", |ticks| ticks.len() > before.len() + 3).await;
 
     let second = TimeDelta::seconds(1);
     assert_whole(&each(&ticks, second), second);

@@ -46,6 +46,22 @@ fn task(lines: &str) -> String {
 }
 
 #[test]
+fn overlap_has_the_words_of_kubernetes_and_temporal() {
+    for (words, overlap) in [
+        (["skip", "Skip", "Forbid"].as_slice(), Overlap::Skip),
+        (&["queue", "BufferOne", "buffer_one"], Overlap::Queue),
+        (&["queue_all", "BufferAll", "buffer_all"], Overlap::QueueAll),
+        (&["replace", "Replace", "CancelOther", "TerminateOther"], Overlap::Replace),
+        (&["allow", "Allow", "AllowAll", "allow_all"], Overlap::Allow),
+    ] {
+        for word in words {
+            let config = loaded(&task(&format!("  overlap: {word}\n")), &[]);
+            assert_eq!(config.schedules[0].overlap, overlap, "{word}");
+        }
+    }
+}
+
+#[test]
 fn the_file_of_an_older_scheduler_loads_with_one_note_for_each_key_that_does_nothing() {
     let config = loaded(include_str!("data/scheduler.yaml"), &[]);
 

@@ -70,8 +70,9 @@ pub fn checks() -> &'static [Check] {
     checks! {
         1 "instants" Instants "planned instants, each in exactly one tick row";
         1 "rows" InstantsAndSpans "tick rows, each for instants that were planned";
-        1 "targets" KeysKept "ticks with a task, which exists or has left its key";
-        1 "tasks" Nothing "tasks of schedules, each made by its own tick alone";
+        1 "targets" KeysKept "ticks and runs by hand with a task, which exists or has left its key";
+        1 "tasks" Nothing "tasks of schedules, each made by its own tick or by one person";
+        1 "by_hand" TasksKept "runs by hand, none of an instant that had its task from its tick";
         1 "terms" Nothing "ticks, each decided in a term that began";
         2 "keys" KeysKept "tasks, each the holder of its execution key";
         2 "results" Nothing "completed tasks, each with its one result";

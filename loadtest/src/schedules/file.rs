@@ -9,9 +9,8 @@ const DAY: usize = 86_400;
 
 /// Pool and schedules.
 pub(super) fn of(options: &SchedulesOptions) -> String {
-    let mut yaml = String::from(
-        "task_pools:\n  bench: {max_workers: 1, task_types: [probe]}\ntasks:\n",
-    );
+    let mut yaml =
+        String::from("task_pools:\n  bench: {max_workers: 1, task_types: [probe]}\ntasks:\n");
     entry(&mut yaml, "beat", "* * * * * *");
     for n in 0..options.due {
         entry(&mut yaml, &format!("due_{n}"), "*/10 * * * * *");

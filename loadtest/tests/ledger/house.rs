@@ -15,7 +15,8 @@ use shared::domain::retry::RetryPolicy;
 use shared::domain::schedule::{Overlap, Schedule};
 use shared::domain::task::{Due, NewTask, Priority, Semantics, TaskId};
 use shared::store::{
-    CallEnd, CallStart, Claim, Completion, NewCall, Registration, Store, TickInput,
+    Asked, CallEnd, CallStart, Claim, Completion, HandRun, HandRunEnd, NewCall, Registration,
+    Store, TickInput,
 };
 use shared::testing::{TestDatabase, needed, put_in_force};
 
@@ -150,6 +151,23 @@ impl House {
         ] {
             self.store.tick(&term, revision, &[input]).await.expect("asked").expect("in term");
         }
+        self.backfilled(at(1)).await;
+    }
+
+    /// A missed instant that somebody ran after all, and thought better of it.
+    async fn backfilled(&self, at: DateTime<Utc>) {
+        let run = HandRun { task: task("sync"), scheduled_for: at, priority: Priority::Normal };
+        let asked = Asked {
+            schedule: "sync",
+            kind: "backfill",
+            overlap: Overlap::Allow,
+            forced: false,
+            by: "ann",
+        };
+        let made = self.store.run_by_hand(&asked, std::slice::from_ref(&run)).await;
+        let made = made.expect("asked").expect("applied");
+        assert!(matches!(made[0], HandRunEnd::Made(_)), "{made:?}");
+        self.store.cancel(run.task.id).await.expect("asked");
     }
 
     /// A task that completes with a step and a model call, and one after a retry and a snooze.

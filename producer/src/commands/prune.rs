@@ -49,6 +49,7 @@ fn tell(pruned: &Pruned, dry_run: bool, context: &Context) -> Answer {
         ("tasks", pruned.tasks),
         ("ticks", pruned.ticks),
         ("dead letters", pruned.dead_letters),
+        ("alerts", pruned.alerts),
         ("execution keys", pruned.execution_keys),
         ("ended processes", pruned.incarnations),
         ("reports", pruned.artifacts),

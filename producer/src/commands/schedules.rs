@@ -1,11 +1,17 @@
 //! `producer schedules`: what the file says, what the database has applied, and what comes next.
 
 mod apply;
+mod backfill;
+mod cadence;
+mod hand;
+mod import;
 mod line;
 mod list;
 mod next;
 mod pause;
+mod plan;
 mod show;
+mod trigger;
 
 use clap::{Args, Subcommand};
 
@@ -14,7 +20,7 @@ pub use line::{Line, lines};
 use super::connect::{self, Context, bounded};
 use super::error::Answer;
 
-/// Looks at schedules and pauses them.
+/// Looks at schedules, pauses them, and runs them by hand.
 #[derive(Debug, Subcommand)]
 pub enum Schedules {
     /// Lists schedules with their next and last ticks
@@ -25,6 +31,14 @@ pub enum Schedules {
     Next(next::Next),
     /// Puts the file's schedules in force now, and says what that changes
     Apply(apply::Apply),
+    /// Runs a schedule once, now, beside its ticks; a paused one too
+    Trigger(trigger::Trigger),
+    /// Runs the planned instants of a range that have not run, one after another
+    Backfill(backfill::Backfill),
+    /// Rehearses the file's schedules over a range; needs no service
+    Plan(plan::Plan),
+    /// Prints schedules of cron or Kubernetes as a `tasks:` section; needs no service
+    Import(import::Import),
     /// Pauses a schedule: its ticks are recorded as paused and make no tasks
     Pause(Named),
     /// Resumes a schedule that was paused by hand
@@ -47,6 +61,10 @@ pub async fn run(command: Schedules, context: &Context) -> Answer {
         }
         Schedules::Next(args) => bounded("schedules next", next::next(&args, context)).await,
         Schedules::Apply(args) => apply::run(&args, context).await,
+        Schedules::Trigger(args) => trigger::trigger(args, context).await,
+        Schedules::Backfill(args) => backfill::backfill(args, context).await,
+        Schedules::Plan(args) => plan::plan(&args, context),
+        Schedules::Import(args) => import::import(&args, context),
         Schedules::Pause(Named { name }) => {
             pause::pause(&name, Some(&connect::actor()), context).await
         }

@@ -293,7 +293,10 @@ mod tests {
 
         let said = paragraph(&late, &served());
 
-        assert!(said.contains("was cancelled because it had not started by 09:03; it ended"), "{said}");
+        assert!(
+            said.contains("was cancelled because it had not started by 09:03; it ended"),
+            "{said}"
+        );
     }
 
     #[test]

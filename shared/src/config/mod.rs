@@ -11,6 +11,7 @@
 
 mod access;
 mod check;
+mod documents;
 mod duration;
 mod environment;
 pub mod keys;
@@ -31,6 +32,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 pub use access::{Missing, Redacted};
+pub use documents::{Document, documents};
 pub use duration::{LONGEST as LONGEST_DURATION, parse as parse_duration};
 use environment::Environment;
 pub use environment::Lookup;

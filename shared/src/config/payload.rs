@@ -70,7 +70,7 @@ pub(super) fn check_secret(place: &Place<'_>, secrets: &[&str]) {
 }
 
 /// A plain scalar by YAML's core schema.
-fn plain_value(text: &str) -> Result<Value, String> {
+pub(super) fn plain_value(text: &str) -> Result<Value, String> {
     match text {
         "true" | "True" | "TRUE" => return Ok(Value::Bool(true)),
         "false" | "False" | "FALSE" => return Ok(Value::Bool(false)),

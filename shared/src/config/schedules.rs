@@ -24,7 +24,7 @@ use crate::domain::template::{self, DEFAULT_KEY_TEMPLATE};
 /// Judges a payload by its task type; handlers' schemas come in here.
 pub type PayloadCheck<'a> = &'a dyn Fn(&str, &Value) -> Result<(), String>;
 
-/// `overlap`, with the words that other schedulers use.
+/// `overlap`, with the words of Kubernetes and Temporal. Case does not matter.
 const OVERLAPS: &[(&str, Overlap)] = &[
     ("skip", Overlap::Skip),
     ("queue", Overlap::Queue),
@@ -32,6 +32,16 @@ const OVERLAPS: &[(&str, Overlap)] = &[
     ("replace", Overlap::Replace),
     ("allow", Overlap::Allow),
     ("forbid", Overlap::Skip),
+    ("buffer_one", Overlap::Queue),
+    ("bufferone", Overlap::Queue),
+    ("buffer_all", Overlap::QueueAll),
+    ("bufferall", Overlap::QueueAll),
+    ("cancel_other", Overlap::Replace),
+    ("cancelother", Overlap::Replace),
+    ("terminate_other", Overlap::Replace),
+    ("terminateother", Overlap::Replace),
+    ("allow_all", Overlap::Allow),
+    ("allowall", Overlap::Allow),
 ];
 
 const CATCH_UPS: &[(&str, CatchUp)] =
@@ -75,12 +85,10 @@ pub(super) fn schedules(
         let path = format!("tasks[{index}]");
         let section = Place { loading, node: &node, path, line: node.line }.section(keys::TASK);
         let name = section.required("name").and_then(|place| names.own(&place));
-        let renamed_from =
-            section.get("renamed_from").and_then(|place| names.former(&place));
-        schedules.extend(schedule(&section, name, context).map(|schedule| Schedule {
-            renamed_from,
-            ..schedule
-        }));
+        let renamed_from = section.get("renamed_from").and_then(|place| names.former(&place));
+        schedules.extend(
+            schedule(&section, name, context).map(|schedule| Schedule { renamed_from, ..schedule }),
+        );
     }
     names.check_renames(loading);
     schedules

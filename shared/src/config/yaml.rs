@@ -81,13 +81,24 @@ impl Node {
 /// Reads one document. Flaws that do not hide others are collected in `flaws`; `None` means that
 /// the text could not be read to its end.
 pub(super) fn parse(text: &str, flaws: &mut Vec<Flaw>) -> Option<Node> {
+    let root = read(text, flaws, false)?.pop();
+    Some(root.filter(|root| !root.is_null()).unwrap_or_else(Node::empty))
+}
+
+/// Reads all documents of a text.
+pub(super) fn parse_all(text: &str, flaws: &mut Vec<Flaw>) -> Option<Vec<Node>> {
+    read(text, flaws, true)
+}
+
+fn read(text: &str, flaws: &mut Vec<Flaw>, many: bool) -> Option<Vec<Node>> {
     let mut builder = Builder {
         flaws,
         open: Vec::new(),
         anchors: HashMap::new(),
         aliased: 0,
         keys: HashSet::new(),
-        root: None,
+        many,
+        roots: Vec::new(),
     };
     for event in Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) {
         let step = match event {
@@ -107,7 +118,7 @@ pub(super) fn parse(text: &str, flaws: &mut Vec<Flaw>) -> Option<Node> {
             return None;
         }
     }
-    Some(builder.root.filter(|root| !root.is_null()).unwrap_or_else(Node::empty))
+    Some(builder.roots)
 }
 
 /// A collection that is not yet closed.
@@ -139,13 +150,15 @@ struct Builder<'a> {
     aliased: usize,
     /// Every key so far: a file of many entries has few.
     keys: HashSet<Rc<str>>,
-    root: Option<Node>,
+    /// More than one document is expected.
+    many: bool,
+    roots: Vec<Node>,
 }
 
 impl Builder<'_> {
     fn take(&mut self, event: Event<'_>, line: usize) -> Result<(), Flaw> {
         match event {
-            Event::DocumentStart(_) if self.root.is_some() => {
+            Event::DocumentStart(_) if !self.many && !self.roots.is_empty() => {
                 Err(flaw(line, "a second document begins here; keep one and remove this `---`"))
             }
             Event::Nothing
@@ -235,7 +248,7 @@ impl Builder<'_> {
             self.anchors.insert(anchor, node.clone());
         }
         let Some(parent) = self.open.last_mut() else {
-            self.root = Some(node);
+            self.roots.push(node);
             return Ok(());
         };
         parent.weight += node.weight;

@@ -1,5 +1,5 @@
-//! Alerts: one row per alert, written with the death and again while nobody claims it; posted at
-//! least once.
+//! Alerts: one row per alert, posted at least once. Those of deaths are written with the death, and
+//! again while nobody claims it; those of episodes by their own room.
 
 use std::time::Duration;
 
@@ -16,8 +16,13 @@ use super::error::Error;
 pub struct Alert {
     /// Number, also the webhook's id.
     pub id: i64,
-    /// `dead`.
+    /// `dead`, `test`, or the kind of its episodes: `no_next_tick`, `behind`, `missed`,
+    /// `lost_producer`, `lost_worker`.
     pub kind: String,
+    /// `begun`, `again` or `over`.
+    pub stage: String,
+    /// Names of the schedules or labels of the processes that it tells of, the first twenty.
+    pub subjects: Vec<String>,
     /// The letter it tells of.
     pub dead_letter_id: Option<i64>,
     /// First, second … of the same letter.
@@ -58,6 +63,13 @@ impl Store {
         self.query(include_str!("sql/alert_failed.sql"), &[&id, &error]).await.map(drop)
     }
 
+    /// An alert that tries the webhook. Daemons leave it alone: the caller posts it.
+    pub async fn test_alert(&self, text: &str) -> Result<Alert, Error> {
+        let row = self.query_opt(include_str!("sql/test_alert.sql"), &[&text]).await?;
+        let row = row.ok_or_else(|| Error::row("test_alert answered no row"))?;
+        Ok(alert_of(&row, None, None))
+    }
+
     /// Alerts, newest first.
     pub async fn alerts(&self, limit: i64) -> Result<Vec<Alert>, Error> {
         let rows = self.query(include_str!("sql/alerts.sql"), &[&limit]).await?;
@@ -72,6 +84,8 @@ fn alert_of(row: &Row, sent_at: Option<DateTime<Utc>>, last_error: Option<String
     Alert {
         id: row.get("id"),
         kind: row.get("kind"),
+        stage: row.get("stage"),
+        subjects: row.get("subjects"),
         dead_letter_id: row.get("dead_letter_id"),
         seq: row.get("seq"),
         text: row.get("text"),

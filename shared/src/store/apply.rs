@@ -119,8 +119,7 @@ impl Apply {
     pub async fn commit(mut self, read_at: DateTime<Utc>, by: &str) -> Result<i64, Error> {
         let step = i64::from(self.changes);
         let session = self.session()?;
-        let rows =
-            session.query(include_str!("sql/applied.sql"), &[&step, &read_at, &by]).await?;
+        let rows = session.query(include_str!("sql/applied.sql"), &[&step, &read_at, &by]).await?;
         let row = rows.first().ok_or_else(|| Error::row("schedule_file is empty"))?;
         session.bounded(session.client().batch_execute("COMMIT")).await?;
         // The connection is clean: back to the pool.

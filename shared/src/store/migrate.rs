@@ -17,7 +17,7 @@ use super::error::{Error, chain};
 embed_migrations!("../migrations");
 
 /// Schema version that this binary was built for.
-pub const SCHEMA_VERSION: u32 = 8;
+pub const SCHEMA_VERSION: u32 = 9;
 
 /// Key of the advisory lock: "belfry" as a number.
 const LOCK: i64 = 0x6265_6c66_7279;

@@ -28,6 +28,8 @@ pub struct Pruned {
     pub ticks: i64,
     /// Closed dead letters, each with its alerts.
     pub dead_letters: i64,
+    /// Alerts of episodes, or ended episodes where these are more.
+    pub alerts: i64,
     /// Execution keys.
     pub execution_keys: i64,
     /// Ended processes.
@@ -37,9 +39,10 @@ pub struct Pruned {
 }
 
 impl Pruned {
-    fn kinds(&self) -> [i64; 6] {
-        let Self { tasks, ticks, dead_letters, execution_keys, incarnations, artifacts } = *self;
-        [tasks, ticks, dead_letters, execution_keys, incarnations, artifacts]
+    fn kinds(&self) -> [i64; 7] {
+        let Self { tasks, ticks, dead_letters, alerts, execution_keys, incarnations, artifacts } =
+            *self;
+        [tasks, ticks, dead_letters, alerts, execution_keys, incarnations, artifacts]
     }
 
     /// Rows of all kinds.
@@ -58,6 +61,7 @@ impl AddAssign for Pruned {
         self.tasks += other.tasks;
         self.ticks += other.ticks;
         self.dead_letters += other.dead_letters;
+        self.alerts += other.alerts;
         self.execution_keys += other.execution_keys;
         self.incarnations += other.incarnations;
         self.artifacts += other.artifacts;
@@ -77,6 +81,7 @@ impl Store {
             dead_letters: self
                 .chunk(include_str!("sql/prune_letters.sql"), &[&dead, &CHUNK])
                 .await?,
+            alerts: self.chunk(include_str!("sql/prune_alerts.sql"), &[&dead, &CHUNK]).await?,
             execution_keys: self
                 .chunk(include_str!("sql/prune_keys.sql"), &[&keys, &CHUNK])
                 .await?,
@@ -107,6 +112,7 @@ impl Store {
             tasks: row.get("tasks"),
             ticks: row.get("ticks"),
             dead_letters: row.get("dead_letters"),
+            alerts: row.get("alerts"),
             execution_keys: row.get("execution_keys"),
             incarnations: row.get("incarnations"),
             artifacts: row.get("artifacts"),

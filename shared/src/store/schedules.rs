@@ -169,10 +169,5 @@ pub(super) async fn specs_in(session: &Session, names: &[&str]) -> Result<Vec<Ke
 }
 
 fn kept_of(row: &Row) -> Kept {
-    Kept {
-        name: row.get("name"),
-        mark: row.get("mark"),
-        spec: row.get("spec"),
-        removed: false,
-    }
+    Kept { name: row.get("name"), mark: row.get("mark"), spec: row.get("spec"), removed: false }
 }

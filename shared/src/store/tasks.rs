@@ -201,7 +201,8 @@ fn summary_of(row: &Row) -> Result<TaskSummary, Error> {
     };
     let start_by: Option<DateTime<Utc>> = row.get("start_by");
     let asked: Option<DateTime<Utc>> = row.get("cancel_requested_at");
-    if let (TaskState::Cancelled, 0, Some(by), None) = (summary.state, summary.run, start_by, asked) {
+    if let (TaskState::Cancelled, 0, Some(by), None) = (summary.state, summary.run, start_by, asked)
+    {
         // Nobody ran it, so no attempt tells why it ended.
         summary.error_class = Some(ErrorClass::Timeout.as_str().to_owned());
         summary.error_message = Some(format!(

@@ -221,7 +221,8 @@ pub(super) async fn tick_in(
     Ok(decided)
 }
 
-fn overlap_name(overlap: Overlap) -> &'static str {
+/// The name in the database.
+pub(super) fn overlap_name(overlap: Overlap) -> &'static str {
     match overlap {
         Overlap::Skip => "skip",
         Overlap::Queue => "queue",

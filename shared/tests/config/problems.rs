@@ -235,8 +235,9 @@ fn bombs_and_giants_are_refused_quickly() {
     std::fs::write(&path, "#".repeat(1024 * 1024 + 1)).expect("written");
     let problems = config::load(Some(&path)).expect_err("too large").to_string();
     assert!(
-        problems
-            .ends_with("big.yaml: is larger than 64 MiB; large inputs belong in files of their own"),
+        problems.ends_with(
+            "big.yaml: is larger than 64 MiB; large inputs belong in files of their own"
+        ),
         "{problems}"
     );
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());

@@ -161,7 +161,12 @@ mod tests {
 applied as revision 7: 1 added, 1 removed, 1 renamed, 1 changed, 3 unchanged; 1 due tick of old entries decided first";
         assert_eq!(told(&report(), false), expected);
         let rehearsed = told(&report(), true);
-        assert!(rehearsed.ends_with("\nwould be applied: 1 added, 1 removed, 1 renamed, 1 changed, 3 unchanged"), "{rehearsed}");
+        assert!(
+            rehearsed.ends_with(
+                "\nwould be applied: 1 added, 1 removed, 1 renamed, 1 changed, 3 unchanged"
+            ),
+            "{rehearsed}"
+        );
     }
 
     #[test]

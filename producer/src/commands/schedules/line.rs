@@ -1,6 +1,6 @@
 //! A schedule as the file and the database say it together.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -49,15 +49,22 @@ pub struct Line {
 pub async fn lines(config: &Config, store: &Store) -> Result<Vec<Line>, CommandError> {
     let rows = store.schedules(None).await?;
     let now = clock::now();
-    let by_name: HashMap<&str, &ScheduleRow> = rows.iter().map(|r| (r.name.as_str(), r)).collect();
-    let entries: HashSet<&str> = config.schedules.iter().map(|e| e.name.as_str()).collect();
-    let row = |name: &str| by_name.get(name).copied();
-    let in_file = config.schedules.iter().map(|entry| line(Some(entry), row(&entry.name), now));
-    let unknown = |row: &&ScheduleRow| !entries.contains(row.name.as_str());
-    let others = rows.iter().filter(unknown).map(|row| line(None, Some(row), now));
-    let mut all: Vec<Line> = in_file.chain(others).flatten().collect();
-    all.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(all)
+    Ok(known(config, &rows).into_iter().filter_map(|(e, r)| line(e, r, now)).collect())
+}
+
+/// Each schedule's entry, its row, or both, by name.
+pub(super) fn known<'a>(
+    config: &'a Config,
+    rows: &'a [ScheduleRow],
+) -> Vec<(Option<&'a Schedule>, Option<&'a ScheduleRow>)> {
+    let mut all = BTreeMap::<&str, (Option<&Schedule>, Option<&ScheduleRow>)>::new();
+    for row in rows {
+        all.entry(&row.name).or_default().1 = Some(row);
+    }
+    for entry in &config.schedules {
+        all.entry(&entry.name).or_default().0 = Some(entry);
+    }
+    all.into_values().collect()
 }
 
 /// What is in force wins: that is what ticks. The file is what the next apply makes of it.

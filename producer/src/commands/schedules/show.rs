@@ -1,11 +1,13 @@
-//! `producer schedules show`: one schedule with its last ticks and its next instants.
+//! `producer schedules show`: one schedule with its last ticks, its runs by hand and its next instants.
 
 use serde_json::{Value, json};
 use shared::domain::clock;
 use shared::domain::schedule::{Schedule, changes};
+use shared::store::{ByHandRow, TickRow};
 
-use super::line::{self, from, in_force, unknown, upcoming};
-use super::list::standing;
+use super::cadence::{Cadence, Gaps, MEASURED};
+use super::line::{self, from, in_force, unknown};
+use super::list::{outcome, standing};
 use crate::commands::connect::Context;
 use crate::commands::error::Answer;
 use crate::commands::output::{self, fields, time};
@@ -18,36 +20,39 @@ pub(super) async fn show(name: &str, context: &Context) -> Answer {
     let row = store.schedules(Some(name)).await?.pop();
     let entry = config.schedules.iter().find(|entry| entry.name == name);
     let schedule = in_force(entry, row.as_ref()).ok_or_else(|| unknown(name, &config))?;
-    let meaning = schedule.cron.explain(schedule.timezone);
     let now = clock::now();
     let line = line::line(entry, row.as_ref(), now).ok_or_else(|| unknown(name, &config))?;
     let ticks = store.ticks(Some(name), SHOWN as i64).await?;
-    let upcoming = upcoming(&schedule, from(row.as_ref(), now), SHOWN);
+    let by_hand = store.runs_by_hand(name, SHOWN as i64).await?;
+    let mut upcoming = line::upcoming(&schedule, from(row.as_ref(), now), MEASURED);
+    let recent = store.recent_ticks(Some(name)).await?.pop();
+    let cadence = Cadence { planned: Gaps::of(&upcoming), recent };
+    upcoming.truncate(SHOWN);
+    let meaning = schedule.cron.explain(schedule.timezone);
     if context.json {
         let mut document = json!(line);
         document["explanation"] = meaning.into();
+        document["cadence"] = json!(cadence);
         document["entry"] = fields_of(&schedule);
         document["spec"] = row.map_or(Value::Null, |row| row.spec);
         document["upcoming"] = json!(upcoming);
         document["ticks"] = json!(ticks);
+        document["by_hand"] = json!(by_hand);
         return output::json(&document);
     }
-    let past = ticks.iter().map(|tick| {
-        let task = tick.task_id.map(|task| format!("  task {task}")).unwrap_or_default();
-        let span =
-            if tick.count > 1 { format!(" ({} instants)", tick.count) } else { String::new() };
-        format!("{}  {}{span}{task}", time(tick.planned_at), tick.outcome)
-    });
     output::text(&fields(&[
         ("schedule", Some(line.name.clone())),
         ("cron", Some(format!("{} in {}", line.cron, line.timezone))),
         ("meaning", Some(meaning)),
         ("type", Some(line.task_type.clone())),
         ("state", Some(standing(&line))),
+        ("cadence", Some(cadence.effective())),
+        ("last outcome", line.last_outcome.is_some().then(|| outcome(&line, &cadence))),
         ("payload", Some(output::pretty(&schedule.payload))),
         ("policies", policies(&schedule)),
-        ("next", Some(upcoming.iter().map(|at| time(*at)).collect::<Vec<_>>().join("\n"))),
-        ("last", (!ticks.is_empty()).then(|| past.collect::<Vec<_>>().join("\n"))),
+        ("next", listed(&upcoming, |at| time(*at))),
+        ("last ticks", listed(&ticks, ticked)),
+        ("by hand", listed(&by_hand, asked)),
     ]))
 }
 
@@ -70,4 +75,28 @@ fn policies(schedule: &Schedule) -> Option<String> {
     });
     let lines: Vec<String> = said.collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// A line for each; `None` where there are none.
+fn listed<T>(all: &[T], told: impl Fn(&T) -> String) -> Option<String> {
+    (!all.is_empty()).then(|| all.iter().map(told).collect::<Vec<_>>().join("\n"))
+}
+
+fn ticked(tick: &TickRow) -> String {
+    let task = tick.task_id.map(|task| format!("  task {task}")).unwrap_or_default();
+    let span = if tick.count > 1 { format!(" ({} instants)", tick.count) } else { String::new() };
+    format!("{}  {}{span}{task}", time(tick.planned_at), tick.outcome)
+}
+
+fn asked(run: &ByHandRow) -> String {
+    let state = run.state.as_deref().unwrap_or("pruned");
+    let forced = if run.forced { ", forced" } else { "" };
+    format!(
+        "{}  {} of {}{forced} by {}  task {} ({state})",
+        time(run.asked_at),
+        run.kind,
+        time(run.scheduled_for),
+        run.asked_by,
+        run.task_id
+    )
 }

@@ -10,6 +10,7 @@ mod explain;
 mod field;
 mod parse;
 mod period;
+mod shift;
 mod wall;
 mod zone;
 mod zone_name;
@@ -25,6 +26,7 @@ use chrono_tz::Tz;
 
 pub use error::{CronError, Reason};
 pub use field::Field;
+pub use shift::{Effect, Shift, Shifted, shifts};
 pub use zone_name::{UnknownZone, parse_zone};
 
 use parse::Line;
@@ -88,6 +90,11 @@ impl Cron {
             .take_while(|at| *at <= until)
             .take(wanted)
             .collect()
+    }
+
+    /// What a change of the clocks of its zone does to the line; `None` when it does nothing.
+    pub fn shifted(&self, shift: &Shift) -> Option<Shifted> {
+        shift::shifted(&self.wall, self.line.pace, shift)
     }
 
     /// Says in words when the line fires in a zone, and what it does when clocks change there.

@@ -14,8 +14,7 @@ const DAYS: usize = 9 * 366;
 impl Line {
     /// The shortest time between two instants.
     pub(super) fn shortest_period(&self) -> Duration {
-        let [s, m, h] =
-            [Field::Second, Field::Minute, Field::Hour].map(|field| self.values(field));
+        let [s, m, h] = [Field::Second, Field::Minute, Field::Hour].map(|field| self.values(field));
         let of_minute = reach(s);
         let of_hour = reach(m) * 60 + of_minute;
         let of_day = reach(h) * 3600 + of_hour;

@@ -71,7 +71,11 @@ impl Schedule {
         Plan { ticks: judged.chain(normal).collect(), older, new_mark }
     }
 
-    pub(super) fn instants(&self, after: DateTime<Utc>, until: DateTime<Utc>) -> Vec<DateTime<Utc>> {
+    pub(super) fn instants(
+        &self,
+        after: DateTime<Utc>,
+        until: DateTime<Utc>,
+    ) -> Vec<DateTime<Utc>> {
         std::iter::successors(self.next_due(after), |at| self.next_due(*at))
             .take_while(|at| *at <= until)
             .collect()

@@ -35,5 +35,9 @@ SELECT (SELECT count(*) FROM old) AS tasks,
         WHERE w.fenced_at < a.incarnations
           AND NOT EXISTS (SELECT FROM tasks t
                           WHERE t.finished_at IS NULL AND t.state = 'running' AND t.incarnation = w.id)) AS incarnations,
+       greatest((SELECT count(*) FROM alerts t
+                 WHERE t.dead_letter_id IS NULL
+                   AND coalesce(t.sent_at, CASE WHEN t.kind = 'test' THEN t.created_at END) < a.letters),
+                (SELECT count(*) FROM episodes e WHERE e.ended_at < a.letters)) AS alerts,
        (SELECT count(*) FROM artifacts r WHERE r.created_at < a.artifacts) AS artifacts
 FROM ago a

@@ -1,5 +1,5 @@
--- Deletes one chunk ($3) of finished tasks whose time is over, with input, result, attempts, steps and
--- model calls: completed and cancelled ones $1 seconds after their end, dead ones $2 seconds after
+-- Deletes one chunk ($3) of finished tasks whose time is over, with input, result, attempts, steps,
+-- model calls and who asked for it by hand: completed and cancelled ones $1 seconds after their end, dead ones $2 seconds after
 -- their letter was discarded. An open letter keeps its task. What is not deleted here outlives its
 -- task: the key, so that a late duplicate is still one, and the letters, ticks and reports.
 WITH cutoff AS MATERIALIZED (
@@ -29,5 +29,6 @@ inputs AS (DELETE FROM task_inputs i USING gone g WHERE i.task_id = g.id),
 results AS (DELETE FROM task_results r USING gone g WHERE r.task_id = g.id),
 tried AS (DELETE FROM attempts a USING gone g WHERE a.task_id = g.id),
 stepped AS (DELETE FROM steps s USING gone g WHERE s.task_id = g.id),
-called AS (DELETE FROM llm_calls c USING gone g WHERE c.task_id = g.id)
+called AS (DELETE FROM llm_calls c USING gone g WHERE c.task_id = g.id),
+asked AS (DELETE FROM by_hand h USING gone g WHERE h.task_id = g.id)
 SELECT count(*) AS rows FROM gone

@@ -1,8 +1,8 @@
 -- Open letters that nobody has claimed are alerted again, $1 ms after their last alert was accepted:
 -- one that still waits for its webhook is followed by none. The number makes it one alert a letter
 -- and period, however many producers look at once.
-INSERT INTO alerts (kind, dead_letter_id, seq, text, created_at, next_try_at)
-SELECT 'dead', l.id, a.seq + 1,
+INSERT INTO alerts (kind, dead_letter_id, seq, stage, text, created_at, next_try_at)
+SELECT 'dead', l.id, a.seq + 1, 'again',
        format('Dead letter %s is still open and nobody has claimed it (alert %s): task %s of %s gave up after attempt %s (%s: %s)',
               l.id, a.seq + 1, l.task_id, n.name, l.run, l.error_class, left(l.error_message, 500)),
        belfry_now(), belfry_now()

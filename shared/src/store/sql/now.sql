@@ -1,0 +1,2 @@
+-- The only clock.
+SELECT belfry_now() AS now

@@ -1,0 +1,151 @@
+//! What the watch looks at: marks of schedules, missed ticks, and who lives.
+//!
+//! Reads only, each bounded by a page or a window.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::connect::Store;
+use super::enqueue::millis;
+use super::error::Error;
+
+/// A schedule that is to tick.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// Name.
+    pub name: String,
+    /// Cron line.
+    pub cron: String,
+    /// Zone.
+    pub timezone: String,
+    /// Every planned instant up to here is decided.
+    pub mark: DateTime<Utc>,
+    /// The whole entry.
+    pub spec: Value,
+}
+
+/// Missed instants of a schedule that no episode has heard of.
+#[derive(Clone, Debug)]
+pub struct MissedTicks {
+    /// The schedule.
+    pub schedule: String,
+    /// The first of them.
+    pub first: DateTime<Utc>,
+    /// The last of them.
+    pub last: DateTime<Utc>,
+    /// How many.
+    pub count: i64,
+    /// When the last was recorded.
+    pub decided_at: DateTime<Utc>,
+}
+
+/// The newest tick of a schedule.
+#[derive(Clone, Debug)]
+pub struct NewestTick {
+    /// The schedule.
+    pub schedule: String,
+    /// In force and not paused.
+    pub ticks: bool,
+    /// Instant and outcome of its newest tick.
+    pub newest: Option<(DateTime<Utc>, String)>,
+}
+
+/// A process that lives, or that vanished lately.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its identity.
+    pub id: Uuid,
+    /// `worker` or `producer`.
+    pub role: String,
+    /// `role@host#pid`.
+    pub label: String,
+    /// Registration.
+    pub started_at: DateTime<Utc>,
+    /// Last heartbeat.
+    pub seen_at: DateTime<Utc>,
+    /// Its lease holds.
+    pub alive: bool,
+}
+
+impl Store {
+    /// A page of the schedules that are to tick, by name, after a given one.
+    pub async fn watched(&self, after: Option<&str>, page: i64) -> Result<Vec<Watched>, Error> {
+        let named: Option<&[&str]> = None;
+        let rows = self.query(include_str!("sql/watched.sql"), &[&after, &page, &named]).await?;
+        Ok(rows.iter().map(watched_of).collect())
+    }
+
+    /// Those of the named schedules that are to tick.
+    pub async fn watched_of(&self, names: &[&str]) -> Result<Vec<Watched>, Error> {
+        let (after, page) = (None::<&str>, names.len() as i64);
+        let rows = self.query(include_str!("sql/watched.sql"), &[&after, &page, &names]).await?;
+        Ok(rows.iter().map(watched_of).collect())
+    }
+
+    /// Instants missed within the window that no episode has heard of, by schedule.
+    pub async fn missed_ticks(
+        &self,
+        window: Duration,
+        limit: i64,
+    ) -> Result<Vec<MissedTicks>, Error> {
+        let rows =
+            self.query(include_str!("sql/missed_ticks.sql"), &[&millis(window), &limit]).await?;
+        Ok(rows
+            .iter()
+            .map(|row| MissedTicks {
+                schedule: row.get("schedule"),
+                first: row.get("first_at"),
+                last: row.get("last_at"),
+                count: row.get("count"),
+                decided_at: row.get("decided_at"),
+            })
+            .collect())
+    }
+
+    /// The newest tick of each of these schedules.
+    pub async fn newest_ticks(&self, schedules: &[&str]) -> Result<Vec<NewestTick>, Error> {
+        let rows = self.query(include_str!("sql/newest_ticks.sql"), &[&schedules]).await?;
+        Ok(rows
+            .iter()
+            .map(|row| {
+                let outcome: Option<String> = row.get("outcome");
+                NewestTick {
+                    schedule: row.get("name"),
+                    ticks: row.get("ticks"),
+                    newest: outcome.map(|outcome| (row.get("planned_at"), outcome)),
+                }
+            })
+            .collect())
+    }
+
+    /// Processes that live, and those whose lease has been over for `gone`, but not for `news`.
+    pub async fn members(&self, gone: Duration, news: Duration) -> Result<Vec<Member>, Error> {
+        let rows =
+            self.query(include_str!("sql/members.sql"), &[&millis(gone), &millis(news)]).await?;
+        Ok(rows
+            .iter()
+            .map(|row| Member {
+                id: row.get("id"),
+                role: row.get("role"),
+                label: row.get("label"),
+                started_at: row.get("started_at"),
+                seen_at: row.get("seen_at"),
+                alive: row.get("alive"),
+            })
+            .collect())
+    }
+}
+
+fn watched_of(row: &Row) -> Watched {
+    Watched {
+        name: row.get("name"),
+        cron: row.get("cron"),
+        timezone: row.get("timezone"),
+        mark: row.get("mark"),
+        spec: row.get("spec"),
+    }
+}
