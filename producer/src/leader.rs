@@ -106,7 +106,8 @@ impl Candidate {
         announcer: &Announcer,
         shutdown: &Shutdown,
     ) -> Result<(), Error> {
-        let beginning = self.begin(read_at, announcer.clone());
+        // On the heap: an apply is a large state, and every term carries it otherwise.
+        let beginning = Box::pin(self.begin(read_at, announcer.clone()));
         let Some(begun) = self.while_leading(&mut last, beginning).await? else { return Ok(()) };
         let mut ticker = begun?;
         let mut looked = Instant::now();

@@ -83,7 +83,9 @@ impl Ticker {
                 ticker.know(Entry::OfFile(n), known.mark);
             }
         }
-        others.into_iter().for_each(|kept| ticker.know_applied(kept));
+        for kept in &others {
+            ticker.know_applied(kept);
+        }
         info!(schedules = ticker.slots.len(), revision = ticker.revision, "in force");
         Ok(ticker)
     }
@@ -102,7 +104,9 @@ impl Ticker {
                     return Ok(Round::TermOver);
                 }
                 // Other entries are in force: what they left due is looked at again.
-                slots.iter().for_each(|slot| self.plan_next(*slot));
+                for slot in slots {
+                    self.plan_next(slot);
+                }
                 return Ok(Round::Until(Some(now)));
             }
         }
@@ -127,7 +131,7 @@ impl Ticker {
             Some((schedule(&self.config, &known.as_ref()?.entry).name.clone(), slot))
         });
         let slots: HashMap<String, usize> = known.collect();
-        for kept in rows {
+        for kept in &rows {
             if let Some(slot) = slots.get(&kept.name) {
                 self.slots[*slot] = None;
             }
@@ -139,7 +143,7 @@ impl Ticker {
         Ok(true)
     }
 
-    fn know_applied(&mut self, kept: Kept) {
+    fn know_applied(&mut self, kept: &Kept) {
         match Schedule::from_spec(&kept.name, &kept.spec) {
             Ok(schedule) => self.know(Entry::Applied(Box::new(schedule)), kept.mark),
             // Written by a newer binary: its producer ticks it when it leads.

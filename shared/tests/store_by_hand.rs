@@ -68,10 +68,14 @@ async fn every_overlap_policy_holds_for_a_run_by_hand() {
         (Overlap::Allow, Made(Queued), vec![Queued, Queued]),
     ] {
         let house = open().await;
-        assert_eq!(ask(&house, overlap, &[before.clone()]).await, [Made(Queued)], "{overlap:?}");
+        assert_eq!(
+            ask(&house, overlap, std::slice::from_ref(&before)).await,
+            [Made(Queued)],
+            "{overlap:?}"
+        );
 
         let second = run(1, "second");
-        assert_eq!(ask(&house, overlap, &[second.clone()]).await, [end], "{overlap:?}");
+        assert_eq!(ask(&house, overlap, std::slice::from_ref(&second)).await, [end], "{overlap:?}");
 
         let known: Vec<&HandRun> = [&before, &second].into_iter().take(states_then.len()).collect();
         assert_eq!(states(&house, &known).await, states_then, "{overlap:?}");
@@ -85,7 +89,7 @@ async fn every_overlap_policy_holds_for_a_run_by_hand() {
 async fn the_same_key_is_one_task_even_while_it_runs() {
     let house = open().await;
     let first = run(0, "hand:day");
-    ask(&house, Overlap::Skip, &[first.clone()]).await;
+    ask(&house, Overlap::Skip, std::slice::from_ref(&first)).await;
 
     let again = ask(&house, Overlap::Skip, &[run(0, "hand:day"), run(1, "hand:day")]).await;
 
@@ -143,4 +147,38 @@ async fn a_schedule_that_is_gone_runs_nothing() {
     let ends = house.store.run_by_hand(&asked(Overlap::Allow), &[run(0, "a")]).await;
 
     assert_eq!(ends.expect("answered"), None);
+}
+
+#[tokio::test]
+async fn a_renamed_schedule_knows_what_ran_under_its_former_name() {
+    let house = open().await;
+    let before = run(0, "day");
+    ask(&house, Overlap::Allow, std::slice::from_ref(&before)).await;
+    let id = before.task.id.0;
+    let ticked = "INSERT INTO ticks (schedule, planned_at, outcome, task_id, decided_at, epoch)
+        VALUES ('beat', $1, 'enqueued', $2, belfry_now(), 0)";
+    let client = house.database.client().await;
+    client.execute(ticked, &[&at(0), &id]).await.expect("ticked");
+
+    let text = FILE.replace("beat", "pulse");
+    let config = shared::config::load_str(&text, "b.yaml", &|_| None).expect("right");
+    let revision = put_in_force(&house.store, &config.schedules).await;
+    let apply = house.store.begin_apply(revision).await.expect("answered");
+    let mut apply = apply.expect("nobody else applies");
+    apply.rename("beat", "pulse").await.expect("renamed");
+    apply.remove(&["beat"]).await.expect("removed");
+    apply.commit(house.store.now().await.expect("answered"), "test").await.expect("committed");
+    let mut again = run(0, "day");
+    again.task.name = "pulse".to_owned();
+    let asked = Asked { schedule: "pulse", ..asked(Overlap::Allow) };
+    let ends = house.store.run_by_hand(&asked, &[again]).await.expect("answered");
+
+    let state = TaskState::Queued;
+    let known = HandRunEnd::Known { task: before.task.id, state, same_payload: true };
+    assert_eq!(ends.expect("it is applied"), [known]);
+    let keys = house.store.known_keys("pulse", &["day".to_owned()]).await.expect("read");
+    assert_eq!(keys.iter().map(|key| key.task_id).collect::<Vec<_>>(), [id]);
+    let ticks = house.store.ticks_at("pulse", &[at(0), at(1)]).await.expect("read");
+    assert_eq!(ticks.iter().map(|tick| tick.task_id).collect::<Vec<_>>(), [Some(id)]);
+    assert_eq!(house.store.runs_by_hand("pulse", 10).await.expect("read").len(), 1);
 }

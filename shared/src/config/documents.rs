@@ -42,9 +42,7 @@ fn value_of(node: Node) -> Value {
         return Value::Null;
     }
     match node.kind {
-        Kind::Scalar { text, plain: true } => {
-            plain_value(&text).unwrap_or_else(|_| Value::String(text))
-        }
+        Kind::Scalar { text, plain: true } => plain_value(&text).unwrap_or(Value::String(text)),
         Kind::Scalar { text, .. } => Value::String(text),
         Kind::List(items) => items.into_iter().map(value_of).collect(),
         Kind::Map(entries) => {

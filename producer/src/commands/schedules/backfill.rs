@@ -165,16 +165,15 @@ async fn look(
     let mut items = Vec::with_capacity(planned.len());
     for (at, execution_key) in planned.iter().zip(keys) {
         let tick = ticks.get(at);
-        let (action, task_id, state) = match tick.filter(|tick| tick.task_id.is_some()) {
-            Some(tick) => (Action::Ticked, tick.task_id, tick.state.clone()),
-            None => match known.get(&execution_key) {
-                Some((task, state)) => (Action::Known, *task, state.clone()),
-                None => {
-                    // Later instants of the same key are this one's.
-                    known.insert(execution_key.clone(), (None, None));
-                    (Action::Run, None, None)
-                }
-            },
+        let ran = tick.filter(|tick| tick.task_id.is_some());
+        let (action, task_id, state) = if let Some(tick) = ran {
+            (Action::Ticked, tick.task_id, tick.state.clone())
+        } else if let Some((task, state)) = known.get(&execution_key) {
+            (Action::Known, *task, state.clone())
+        } else {
+            // Later instants of the same key are this one's.
+            known.insert(execution_key.clone(), (None, None));
+            (Action::Run, None, None)
         };
         let tick = tick.map(|tick| tick.outcome.clone());
         items.push(Item { planned_at: *at, tick, action, execution_key, task_id, state });

@@ -145,7 +145,10 @@ fn read(file: &str) -> Result<String, CommandError> {
     let mut text = String::new();
     source.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(cannot)?;
     if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(cannot(std::io::Error::other("it is larger than 1 MiB")));
+        return Err(cannot(std::io::Error::other(format!(
+            "it is larger than {} MiB",
+            MAX_FILE_BYTES >> 20
+        ))));
     }
     Ok(text)
 }

@@ -1,7 +1,7 @@
 //! `producer schedules plan`: a rehearsal of the file's schedules over a range. It asks no service.
 //!
-//! It says which ticks there will be, what changes of the clocks do to them, which start in the same
-//! second in the same pool, and when most of them come. What will be skipped for overlap or missed
+//! It says which ticks there will be, what changes of the clocks do to them, which start at the
+//! same moment in the same pool, and when most of them come. What will be skipped for overlap or missed
 //! it cannot know.
 
 mod rehearsal;

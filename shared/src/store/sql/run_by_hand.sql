@@ -1,11 +1,18 @@
 -- Runs of one schedule that somebody asked for: key, task, input and record in one statement. The
 -- caller holds the lock of lock_schedule.sql. What has its key already is answered before overlap is asked, so
 -- that a repeat finds its task even while that runs. Of several runs that may not overlap ($10) the
--- first begins and the others wait, in the order of their ids.
+-- first begins and the others wait, in the order of their ids. A key that the schedule took under a name
+-- it had before holds.
 WITH clock AS MATERIALIZED (SELECT belfry_now() AS now),
 input AS (
     SELECT * FROM unnest($2::uuid[], $3::text[], $4::bytea[], $5::jsonb[], $6::timestamptz[], $7::text[], $20::smallint[])
         WITH ORDINALITY AS i (id, execution_key, payload_hash, payload, scheduled_for, traceparent, priority, ord)
+),
+known AS MATERIALIZED (
+    SELECT DISTINCT ON (k.execution_key) k.execution_key, k.task_id, k.payload_hash
+    FROM input i JOIN execution_keys k ON k.execution_key = i.execution_key
+    WHERE k.name = $1 OR k.name = ANY (SELECT unnest(s.formerly) FROM schedules s WHERE s.name = $1)
+    ORDER BY k.execution_key, k.name <> $1, k.created_at DESC
 ),
 before AS MATERIALIZED (
     SELECT count(*) > 0 AS unfinished, count(*) FILTER (WHERE state = 'waiting') > 0 AS waiting,
@@ -16,8 +23,7 @@ before AS MATERIALIZED (
 fresh AS (
     SELECT f.*, row_number() OVER (ORDER BY f.ord) AS place
     FROM (SELECT DISTINCT ON (i.execution_key) i.* FROM input i
-          WHERE NOT EXISTS (SELECT FROM execution_keys k
-                            WHERE k.name = $1 AND k.execution_key = i.execution_key)
+          WHERE NOT EXISTS (SELECT FROM known k WHERE k.execution_key = i.execution_key)
           ORDER BY i.execution_key, i.ord) f, before b
     WHERE NOT ($10 = 'skip' AND b.unfinished OR $10 = 'queue' AND b.waiting)
 ),
@@ -69,7 +75,7 @@ SELECT i.ord, coalesce(k.task_id, y.task_id) AS task_id,
 FROM input i
 CROSS JOIN before b
 LEFT JOIN keyed y ON y.execution_key = i.execution_key
-LEFT JOIN execution_keys k ON k.name = $1 AND k.execution_key = i.execution_key
+LEFT JOIN known k ON k.execution_key = i.execution_key
 LEFT JOIN ours o ON o.id = coalesce(k.task_id, y.task_id)
 LEFT JOIN tasks t ON t.id = coalesce(k.task_id, y.task_id)
 ORDER BY i.ord

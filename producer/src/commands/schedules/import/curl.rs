@@ -181,7 +181,8 @@ fn private(url: &str) -> Option<String> {
     let url: Url = url.parse().ok()?;
     let host = url.host_str()?.to_owned();
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-    let local = address || host == "localhost" || !host.contains('.') || host.ends_with(".local");
+    let last = host.rsplit('.').next();
+    let local = address || !host.contains('.') || last == Some("local");
     local.then_some(host)
 }
 

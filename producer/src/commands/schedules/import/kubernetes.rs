@@ -2,11 +2,13 @@
 //!
 //! Every key that is not translated is named, so that nothing is lost in silence.
 
-use std::collections::BTreeSet;
+mod part;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use shared::config::documents;
 use shared::domain::cron::{Cron, parse_zone};
+
+use part::Part;
 
 use super::{Entry, Found, Item, command};
 use crate::commands::error::CommandError;
@@ -159,7 +161,15 @@ fn policies(spec: &Part<'_>, entry: &mut Entry) -> Result<(), String> {
     entry.set("overlap", overlap);
     entry.set("catch_up", "latest");
     match spec.number("startingDeadlineSeconds")? {
-        Some(seconds) => entry.set("catch_up_window", format!("{seconds}s")),
+        Some(seconds) => {
+            entry.set("catch_up_window", format!("{seconds}s"));
+            if seconds > 0 {
+                entry.set("deadline", format!("{seconds}s"));
+                entry.note(
+                    "`deadline` counts until a worker begins, the cluster's until there is a job",
+                );
+            }
+        }
         None => entry.note(
             "without startingDeadlineSeconds a missed run starts however late, here within \
              catch_up_window (1 hour)",
@@ -249,81 +259,6 @@ fn is_shell(program: &str) -> bool {
     matches!(program, "sh" | "/bin/sh" | "bash" | "/bin/bash")
 }
 
-/// A mapping whose keys are taken one by one; what nobody took is told.
-struct Part<'a> {
-    path: String,
-    map: Option<&'a Map<String, Value>>,
-    taken: std::cell::RefCell<BTreeSet<String>>,
-}
-
-impl<'a> Part<'a> {
-    fn of(value: &'a Value, path: &str) -> Self {
-        Self { path: path.to_owned(), map: value.as_object(), taken: std::cell::RefCell::default() }
-    }
-
-    fn take(&self, key: &str) -> Option<&'a Value> {
-        let value = self.map?.get(key)?;
-        self.taken.borrow_mut().insert(key.to_owned());
-        (!value.is_null()).then_some(value)
-    }
-
-    fn take_if(&self, key: &str, fits: impl Fn(&Value) -> bool) {
-        if self.map.and_then(|map| map.get(key)).is_some_and(fits) {
-            self.take(key);
-        }
-    }
-
-    fn part(&self, key: &str) -> Part<'a> {
-        Part::of(self.take(key).unwrap_or(&Value::Null), &self.path_of(key))
-    }
-
-    fn text(&self, key: &str) -> Result<Option<&'a str>, String> {
-        self.typed(key, "a text", Value::as_str)
-    }
-
-    fn number(&self, key: &str) -> Result<Option<u64>, String> {
-        self.typed(key, "a number", Value::as_u64)
-    }
-
-    fn boolean(&self, key: &str) -> Result<Option<bool>, String> {
-        self.typed(key, "true or false", Value::as_bool)
-    }
-
-    fn list(&self, key: &str) -> Result<&'a [Value], String> {
-        let list = self.typed(key, "a list", |value| value.as_array())?;
-        Ok(list.map_or(&[], Vec::as_slice))
-    }
-
-    fn texts(&self, key: &str) -> Result<Vec<String>, String> {
-        let text = |value: &Value| match value {
-            Value::String(text) => Ok(text.clone()),
-            _ => Err(format!("{}: expected texts", self.path_of(key))),
-        };
-        self.list(key)?.iter().map(text).collect()
-    }
-
-    fn typed<T>(
-        &self,
-        key: &str,
-        expected: &str,
-        read: impl Fn(&'a Value) -> Option<T>,
-    ) -> Result<Option<T>, String> {
-        let wrong = || format!("{}: expected {expected}", self.path_of(key));
-        self.take(key).map(|value| read(value).ok_or_else(wrong)).transpose()
-    }
-
-    fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
-    }
-
-    /// Paths of the keys that nobody took.
-    fn rest(&self) -> Vec<String> {
-        let taken = self.taken.borrow();
-        let keys = self.map.into_iter().flat_map(|map| map.keys());
-        keys.filter(|key| !taken.contains(*key)).map(|key| self.path_of(key)).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,6 +311,7 @@ spec:
                 "overlap": "skip",
                 "catch_up": "latest",
                 "catch_up_window": "200s",
+                "deadline": "200s",
                 "paused": true,
                 "max_retry": 2,
                 "retry_backoff_base": "10s",

@@ -14,6 +14,8 @@ use crate::commands::schedules::hand::instants;
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Tick {
     pub at: DateTime<Utc>,
+    /// When its task may start: at its instant, or so much later as `jitter` says.
+    pub starts: DateTime<Utc>,
     pub schedule: String,
     pub pool: String,
     /// What the clocks of the schedule's zone show.
@@ -32,7 +34,7 @@ pub(super) struct LeftOut {
     pub note: String,
 }
 
-/// Ticks of one second and pool. JSON: one object with these keys.
+/// Tasks of one pool that come due together. JSON: one object with these keys.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Collision {
     pub at: DateTime<Utc>,
@@ -87,6 +89,7 @@ pub(super) fn rehearse(chosen: &[&Schedule], from: DateTime<Utc>, to: DateTime<U
 fn tick(entry: &Schedule, at: DateTime<Utc>, notes: &Notes) -> Tick {
     Tick {
         at,
+        starts: at + entry.delay(),
         schedule: entry.name.clone(),
         pool: entry.pool.clone(),
         local: at.with_timezone(&entry.timezone).to_rfc3339_opts(SecondsFormat::Secs, false),
@@ -151,15 +154,17 @@ fn time_of(time: NaiveDateTime) -> String {
     time.format(&format!("%H:%M{seconds}")).to_string()
 }
 
-/// Seconds in which one pool gets more than one task. Ticks come in order of time.
+/// Moments at which one pool gets more than one task: jitter keeps them apart.
 fn collisions(ticks: &[Tick]) -> Vec<Collision> {
+    let mut starts: Vec<&Tick> = ticks.iter().filter(|tick| !tick.paused).collect();
+    starts.sort_by_key(|tick| tick.starts);
     let mut found = Vec::new();
-    for second in ticks.chunk_by(|a, b| a.at == b.at) {
+    for together in starts.chunk_by(|a, b| a.starts == b.starts) {
         let mut pools: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for tick in second.iter().filter(|tick| !tick.paused) {
+        for tick in together {
             pools.entry(&tick.pool).or_default().push(tick.schedule.clone());
         }
-        let at = second[0].at;
+        let at = together[0].starts;
         found.extend(
             pools
                 .into_iter()
@@ -174,7 +179,7 @@ fn collisions(ticks: &[Tick]) -> Vec<Collision> {
 fn peaks(ticks: &[Tick]) -> Vec<Peak> {
     let mut minutes: BTreeMap<(&str, DateTime<Utc>), usize> = BTreeMap::new();
     for tick in ticks.iter().filter(|tick| !tick.paused) {
-        let minute = tick.at.duration_trunc(TimeDelta::minutes(1)).unwrap_or(tick.at);
+        let minute = tick.starts.duration_trunc(TimeDelta::minutes(1)).unwrap_or(tick.starts);
         *minutes.entry((&tick.pool, minute)).or_default() += 1;
     }
     let mut peaks: Vec<Peak> = Vec::new();
@@ -205,7 +210,11 @@ tasks:
 ";
 
     fn rehearsed(from: &str, to: &str) -> Rehearsal {
-        let config = shared::config::load_str(FILE, "b.yaml", &|_| None).expect("right");
+        of(FILE, from, to)
+    }
+
+    fn of(text: &str, from: &str, to: &str) -> Rehearsal {
+        let config = shared::config::load_str(text, "b.yaml", &|_| None).expect("right");
         let all: Vec<&Schedule> = config.schedules.iter().collect();
         rehearse(&all, from.parse().expect("an instant"), to.parse().expect("an instant"))
     }
@@ -255,6 +264,17 @@ tasks:
                 format!("01:45Z quarter {again}"),
             ]
         );
+    }
+
+    #[test]
+    fn jitter_keeps_tasks_apart() {
+        let text = FILE.replace("name: nightly,", "name: nightly, jitter: 30m,");
+        let summer = of(&text, "2026-07-01T00:00:00Z", "2026-07-01T12:00:00Z");
+
+        let nightly = summer.ticks.iter().find(|tick| tick.schedule == "nightly").expect("a tick");
+        let delay = nightly.starts - nightly.at;
+        assert!(delay > TimeDelta::zero() && delay < TimeDelta::minutes(30), "{delay}");
+        assert_eq!(summer.collisions, []);
     }
 
     #[test]

@@ -48,8 +48,11 @@ pub(super) fn tell(rehearsal: &Rehearsal, limit: usize) -> Answer {
 }
 
 fn cells(tick: &Tick) -> Vec<String> {
-    let paused = tick.paused.then_some("paused: makes no task");
-    let note: Vec<&str> = [paused, tick.note.as_deref()].into_iter().flatten().collect();
+    let paused = tick.paused.then(|| "paused: makes no task".to_owned());
+    let held = tick.starts - tick.at;
+    let held = (!held.is_zero() && !tick.paused)
+        .then(|| format!("starts {} s later (jitter)", held.num_milliseconds() as f64 / 1000.0));
+    let note: Vec<String> = [paused, held, tick.note.clone()].into_iter().flatten().collect();
     vec![
         time(tick.at),
         tick.schedule.clone(),
@@ -72,8 +75,8 @@ fn summary(rehearsal: &Rehearsal) -> Vec<String> {
     }
     more(rehearsal.left_out.len(), &mut lines);
     if !rehearsal.collisions.is_empty() {
-        let seconds = counted(rehearsal.collisions.len(), "second");
-        lines.push(format!("{seconds} in which several tasks of one pool come due"));
+        let seconds = counted(rehearsal.collisions.len(), "moment");
+        lines.push(format!("{seconds} at which several tasks of one pool come due"));
     }
     for collision in first(&rehearsal.collisions, LISTED) {
         lines.push(told(collision));
