@@ -68,6 +68,7 @@ const BREAKS: &[(u8, &str, &str)] = &[
     (5, "runs", "UPDATE tasks SET run = 1 WHERE id = named('published')"),
     (5, "runs", "DELETE FROM attempts WHERE task_id = named('retried') AND run = 2"),
     (5, "early", "UPDATE attempts SET delay_ms = 60000 WHERE outcome = 'snooze'"),
+    (5, "late", "UPDATE tasks SET start_by = created_at - interval '1 hour' FROM task_inputs i WHERE i.task_id = id AND id = named('done')"),
     (6, "once", "UPDATE task_inputs SET at_most_once = true WHERE name = 'rescued'"),
     (6, "counts", "UPDATE tasks SET failures = 0 WHERE id = named('retried')"),
     (6, "counts", "UPDATE tasks SET crashes = 2 WHERE id = named('rescued')"),
