@@ -11,10 +11,11 @@ use loadtest::ledger;
 use loadtest::proxy::{Link, Mode};
 use secrecy::SecretString;
 use serde_json::{Value, json};
+use shared::broker::Properties;
 use shared::config;
 use shared::domain::task::{NewTask, TaskId, TaskState};
 use shared::http::Url;
-use shared::store::{Purpose, Store, StoreOptions, TaskRow};
+use shared::store::{Purpose, Store, StoreOptions, TaskFilter, TaskRow};
 use shared::testing::{needed, within};
 use tokio::time::Instant;
 
@@ -28,6 +29,8 @@ const NOTICED: Duration = Duration::from_secs(15);
 const BACK: Duration = Duration::from_secs(30);
 /// Slots of a worker.
 const SLOTS: usize = 4;
+/// Requests dropped into the inbox.
+const REQUESTS: usize = 4;
 /// Words of the statements whose answers are lost.
 const CLAIM: &str = "Takes tasks for an incarnation";
 const COMPLETE: &str = "The one committed result";
@@ -319,5 +322,43 @@ async fn a_task_whose_making_was_not_answered_is_made_once() {
     drop(store);
     let worker = scene.member(Role::Worker, 2).await;
     scene.is_done_once(task.id).await;
+    scene.close(worker).await;
+}
+
+/// One producer's way to PostgreSQL is silent, another's is not: the requests that the first has in
+/// hand become tasks of the other's, each once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_pass_from_a_producer_with_a_silent_database_to_another() {
+    let scene = Scene::open("inbox_passes").await;
+    let silent = scene.member(Role::Producer, 2).await;
+    scene.postgres.set(Mode::BlackHole);
+    let inbox = scene.ground.topology().inbox();
+    for number in 0..REQUESTS {
+        let named = Properties { message_id: Some(format!("{number}")), ..Properties::default() };
+        let asked = scene.door.publisher.publish_raw(&inbox, "", br#"{"type": "probe"}"#, &named);
+        asked.await.expect("confirmed");
+    }
+    within(PATIENCE, "the silent one has them", async || {
+        (scene.door.publisher.depth(&inbox).await.expect("asked") == Some(0)).then_some(())
+    })
+    .await;
+
+    let mut other = Member::start(&scene.ground, Role::Producer).expect("started");
+    other.ready(PATIENCE).await.expect("ready");
+    let wanted = TaskFilter { task_type: Some("probe".to_owned()), ..TaskFilter::default() };
+    let tasks = within(BACK, "all are tasks", async || {
+        let tasks = scene.door.store.tasks(&wanted, 100).await.expect("read");
+        (tasks.len() == REQUESTS).then_some(tasks)
+    })
+    .await;
+
+    scene.postgres.set(Mode::Pass);
+    let worker = scene.member(Role::Worker, 2).await;
+    for task in tasks {
+        scene.is_done_once(TaskId(task.task_id)).await;
+    }
+    for producer in [silent, other] {
+        assert!(producer.stop(PATIENCE).await.expect("ended").success());
+    }
     scene.close(worker).await;
 }

@@ -7,6 +7,7 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::{join, join_all};
@@ -32,6 +33,9 @@ pub const MAX_REQUEST_BYTES: usize = 300 * 1024;
 /// Requests held at once; those that wait share a statement. Fewer than the acks that a quorum
 /// queue's channel passes on at once (32): those beyond are lost when it closes.
 const PREFETCH: u16 = 30;
+/// What has a key goes back to the queue when the database is away for longer: another producer
+/// may reach it. A commit whose answer was lost makes nothing twice then, for the key finds it.
+const GIVE_BACK_AFTER: Duration = Duration::from_secs(5);
 
 /// Takes requests off the broker.
 pub struct Inbox {
@@ -46,6 +50,9 @@ pub struct Inbox {
 }
 
 type Answers = Vec<Result<Enqueued, EnqueueError>>;
+
+/// A request that can become a task.
+type Good = (Delivery, NewTask, Span);
 
 /// A delivery with what was read from it.
 struct Asked {
@@ -124,8 +131,7 @@ impl Inbox {
             }
         }
         if !good.is_empty() {
-            let tasks: Vec<NewTask> = good.iter().map(|(_, task, _)| task.clone()).collect();
-            let answers = self.hold(requests, || self.enqueue(&tasks)).await;
+            let (good, answers) = self.make(good, requests).await;
             let (mut kept, mut made) = (Vec::new(), Vec::new());
             for ((delivery, _, _span), answer) in good.into_iter().zip(answers) {
                 match answer {
@@ -142,6 +148,30 @@ impl Inbox {
         for (delivery, reason) in bad {
             self.unreadable(delivery, &reason, requests).await;
         }
+    }
+
+    /// Turns requests into tasks, and tells of each that it still has in hand what became of it.
+    async fn make(&self, mut good: Vec<Good>, requests: &mut Consumer) -> (Vec<Good>, Answers) {
+        let tasks = |good: &[Good]| good.iter().map(|(_, task, _)| task.clone()).collect();
+        let all: Vec<NewTask> = tasks(&good);
+        let begun = Instant::now();
+        let is_hopeless = |e: &store::Error| e.is_away() && begun.elapsed() >= GIVE_BACK_AFTER;
+        let asked = self.ask_until(is_hopeless, requests, || self.enqueue(&all)).await;
+        if let Ok(answers) = asked {
+            return (good, answers);
+        }
+        // Without a key a second delivery would be a second task: those are held until it is told.
+        let keyed: Vec<Good> =
+            good.extract_if(.., |(_, task, _)| task.execution_key.is_some()).collect();
+        info!(given_back = keyed.len(), held = good.len(), "requests go back to the queue");
+        join_all(keyed.into_iter().map(|(delivery, ..)| delivery.requeue())).await;
+        let rest: Vec<NewTask> = tasks(&good);
+        let ask = || async {
+            self.store.ping().await?; // before more is taken, also where nothing is left to ask for
+            self.enqueue(&rest).await
+        };
+        let answers = self.hold(requests, ask).await;
+        (good, answers)
     }
 
     /// All at once; one by one where the database refuses a value, so that only the request with
@@ -190,8 +220,26 @@ impl Inbox {
         };
     }
 
-    /// Asks the store until it answers. What nobody has in hand meanwhile goes back to the queue.
+    /// Asks the store until it answers.
     async fn hold<T, F>(&self, requests: &mut Consumer, ask: impl Fn() -> F) -> T
+    where
+        F: Future<Output = Result<T, store::Error>>,
+    {
+        loop {
+            if let Ok(answer) = self.ask_until(|_| false, requests, &ask).await {
+                return answer;
+            }
+        }
+    }
+
+    /// Asks the store until it answers or the caller gives up. What nobody has in hand meanwhile
+    /// goes back to the queue.
+    async fn ask_until<T, F>(
+        &self,
+        gives_up: impl Fn(&store::Error) -> bool,
+        requests: &mut Consumer,
+        ask: impl Fn() -> F,
+    ) -> Result<T, store::Error>
     where
         F: Future<Output = Result<T, store::Error>>,
     {
@@ -202,10 +250,11 @@ impl Inbox {
                 Ok(answer) => {
                     if is_down {
                         info!("the inbox is read again");
-                        requests.resume();
                     }
-                    return answer;
+                    requests.resume();
+                    return Ok(answer);
                 }
+                Err(error) if gives_up(&error) => return Err(error),
                 Err(error) if !is_down => {
                     warn!(%error, "the inbox waits for the database");
                     requests.pause().await;

@@ -30,6 +30,9 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// Pause between two looks for what others have applied.
 const LOOK_FOR_CHANGES: Duration = Duration::from_secs(1);
 
+/// Least sleep of a standby, which wakes when the lease of another ends.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
+
 /// What leading needs.
 pub struct Candidate {
     /// The database.
@@ -57,33 +60,50 @@ impl Candidate {
     pub async fn run(self, shutdown: &Shutdown) {
         let announcer = Announcer::start(self.relay.clone(), shutdown);
         let mut read_at = None;
-        while !shutdown.soft.is_cancelled() {
-            // A token per term: a term that ended in doubt must never be taken for the next one.
-            let token = Uuid::new_v4();
-            match self.ask(token).await {
-                Ok(Some(renewal)) => {
-                    info!(epoch = renewal.term.epoch, "leading");
-                    self.tell(true);
-                    // Once, and by the database's clock, with which that of other files is told.
-                    let read_at = *read_at.get_or_insert_with(|| {
-                        (renewal.now() - self.read.elapsed()).trunc_subsecs(6)
-                    });
-                    let ended = self.lead(renewal, read_at, &announcer, shutdown).await;
-                    self.tell(false);
-                    if let Err(error) = ended {
-                        warn!(%error, "stepped down");
-                    }
-                    // Lets a standby follow at once. Failing that, the lease ends by itself.
-                    let leaving = self.store.step_down(token);
-                    let _ = tokio::time::timeout(self.interval, leaving).await;
-                }
-                Ok(None) => {}
-                Err(error) => warn!(%error, "cannot ask for the lead"),
-            }
+        let mut pause = Duration::ZERO;
+        loop {
             tokio::select! {
                 () = shutdown.soft.cancelled() => return,
-                () = tokio::time::sleep(self.interval.min(LONGEST_SLEEP)) => {}
+                () = tokio::time::sleep(pause) => {}
             }
+            pause = self.interval.min(LONGEST_SLEEP);
+            // Asking for the lead locks its row, so only who may get it does.
+            match self.store.lead_left().await {
+                Ok(left) if left.is_zero() => self.stand(&mut read_at, &announcer, shutdown).await,
+                // At the very end of the lease: the next look would be up to a pause late.
+                Ok(left) => pause = pause.min(left + SHORTEST_SLEEP),
+                Err(error) => warn!(%error, "cannot ask who leads"),
+            }
+        }
+    }
+
+    /// Asks for the lead, and leads if it is free.
+    async fn stand(
+        &self,
+        read_at: &mut Option<DateTime<Utc>>,
+        announcer: &Announcer,
+        shutdown: &Shutdown,
+    ) {
+        // A token per term: a term that ended in doubt must never be taken for the next one.
+        let token = Uuid::new_v4();
+        match self.ask(token).await {
+            Ok(Some(renewal)) => {
+                info!(epoch = renewal.term.epoch, "leading");
+                self.tell(true);
+                // Once, and by the database's clock, with which that of other files is told.
+                let read_at = *read_at
+                    .get_or_insert_with(|| (renewal.now() - self.read.elapsed()).trunc_subsecs(6));
+                let ended = self.lead(renewal, read_at, announcer, shutdown).await;
+                self.tell(false);
+                if let Err(error) = ended {
+                    warn!(%error, "stepped down");
+                }
+                // Lets a standby follow at once. Failing that, the lease ends by itself.
+                let leaving = self.store.step_down(token);
+                let _ = tokio::time::timeout(self.interval, leaving).await;
+            }
+            Ok(None) => {}
+            Err(error) => warn!(%error, "cannot ask for the lead"),
         }
     }
 

@@ -55,6 +55,21 @@ block_free() { # BASE: the ports of all servers and of the command line tools
   done
 }
 
+# Ports are free until the servers listen: who begins in the same second must choose others.
+# A directory is made by one process only; what a finished process left behind is nobody's.
+reserve() { # BASE
+  local taken=/tmp/belfry-ports-$EUID holder
+  mkdir -p -m 700 "$taken"
+  taken=$taken/$1
+  if ! mkdir "$taken" 2>/dev/null; then
+    holder=$(cat "$taken/pid" 2>/dev/null)
+    { [ -n "$holder" ] && ! kill -0 "$holder" 2>/dev/null; } || return 1
+    rm -rf "$taken"
+    mkdir "$taken" 2>/dev/null || return 1
+  fi
+  echo $$ >"$taken/pid"
+}
+
 # Keeps the stored block of ports while something of ours listens or nobody else took it.
 choose_ports() {
   local base busy tries
@@ -72,7 +87,7 @@ choose_ports() {
     # Below the range that the kernel hands to outgoing connections (from 32768).
     base=$((20000 + 10 * ($(hash_of "$root") % 1000)))
     for tries in $(seq 100); do
-      block_free "$base" && break
+      block_free "$base" && reserve "$base" && break
       [ "$tries" != 100 ] || die "no six free ports in a row from $base down to 20000; set BELFRY_BASE_PORT"
       base=$((20000 + (base - 20000 + 10) % 10000))
     done

@@ -55,6 +55,14 @@ impl Store {
         Ok(row.map(|row| Term { token, epoch: row.get("epoch"), now: row.get("now") }))
     }
 
+    /// How long the lead is somebody's, by the database's clock; zero when it is free.
+    pub async fn lead_left(&self) -> Result<Duration, Error> {
+        let row = self.query_opt(include_str!("sql/lead_left.sql"), &[]).await?;
+        Ok(row.map_or(Duration::ZERO, |row| {
+            Duration::from_millis(row.get::<_, i64>("left_ms") as u64)
+        }))
+    }
+
     /// Gives the lead away.
     pub async fn step_down(&self, token: Uuid) -> Result<(), Error> {
         self.query(include_str!("sql/step_down.sql"), &[&token]).await.map(drop)

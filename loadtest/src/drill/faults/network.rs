@@ -157,14 +157,20 @@ impl LinkFault {
                 link.cut();
             }
         }
-        let red = signs::all_red(field, chosen).await?;
-        let bytes = signs::rise(&swallowed, &read(|c| c.swallowed_up + c.swallowed_down));
-        let dials = signs::rise(&refused, &read(|c| c.refused));
+        let struck = Instant::now();
+        let bytes = || signs::rise(&swallowed, &read(|c| c.swallowed_up + c.swallowed_down));
+        let dials = || signs::rise(&refused, &read(|c| c.refused));
+        // First what the link does: a page may have been red for a moment before that.
+        until("something is swallowed or refused", BITE, async || {
+            Ok((bytes() + dials() > 0).then_some(()))
+        })
+        .await?;
+        signs::all_red(field, chosen).await?;
+        let (red, bytes, dials) = (struck.elapsed(), bytes(), dials());
         for link in self.links(field, chosen) {
             link.set(Mode::Pass);
         }
         let since = Instant::now();
-        anyhow::ensure!(bytes + dials > 0, "nothing was swallowed and nobody refused");
         let names = signs::names(field, chosen);
         let what = match mode {
             Mode::Refuse => format!("{dials} dials refused"),
