@@ -60,7 +60,9 @@ async fn a_trigger_is_one_task_with_a_key_of_its_own_and_a_name_beside_it() {
     assert_eq!(by_hand["scheduled_for"], made["scheduled_for"]);
     assert_eq!(shown["ticks"], json!([]), "no tick is written");
 
+    house.configure(&shared::testing::needed("AMQP_URL"), &SCHEDULES.replace("0 18", "0 17"));
     let refused = house.producer(&["schedules", "trigger", "nightly"]).with(3);
+    let refused = refused.complains("says of nightly what is not in force");
     refused.complains(&format!("task {id} is unfinished (overlap: skip)"));
     let forced = house.producer(&["schedules", "trigger", "nightly", "--force"]).with(0);
     assert!(forced.out.contains("is queued"), "{forced:?}");

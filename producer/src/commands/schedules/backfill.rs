@@ -94,12 +94,7 @@ pub(super) async fn backfill(args: Backfill, context: &Context) -> Answer {
         return Err(CommandError::Usage("--to is before --from".to_owned()));
     }
     let (_, store) = context.store().await?;
-    let row = store.schedules(Some(&entry.name)).await?.pop().ok_or_else(|| {
-        CommandError::Conflict(format!(
-            "{} is not applied yet; start `producer run` with this file",
-            entry.name
-        ))
-    })?;
+    let row = hand::in_force(entry, &store, &config).await?;
     let to = decided(entry, to, row.mark);
     let planned = planned(entry, from, to, args.limit)?;
     let mut items = look(entry, &planned, &store).await?;

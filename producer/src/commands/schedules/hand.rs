@@ -4,15 +4,16 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use shared::config::Config;
+use shared::domain::clock;
 use shared::domain::execution_key::ExecutionKey;
 use shared::domain::schedule::Schedule;
 use shared::domain::task::{Due, NewTask, TaskId};
 use shared::domain::template::{self, TickContext};
-use shared::store::HandRun;
+use shared::store::{HandRun, ScheduleRow, Store};
 
-use super::line::unknown;
+use super::line::{line, unknown};
 use crate::commands::error::CommandError;
-use crate::commands::output::time;
+use crate::commands::output::{self, time};
 use crate::commands::request;
 use crate::due::LOOK_BACK;
 
@@ -36,6 +37,29 @@ pub(super) fn entry<'a>(name: &str, config: &'a Config) -> Result<&'a Schedule, 
     let at = at.ok_or_else(|| unknown(name, config))?;
     config.require_complete(&format!("tasks[{at}]"))?;
     Ok(&config.schedules[at])
+}
+
+/// The schedule in force; a run by hand is the file's entry, so where that says something else, that is
+/// told.
+pub(super) async fn in_force(
+    entry: &Schedule,
+    store: &Store,
+    config: &Config,
+) -> Result<ScheduleRow, CommandError> {
+    let row = store.schedules(Some(&entry.name)).await?.pop().ok_or_else(|| {
+        CommandError::Conflict(format!(
+            "{} is not applied yet; run `producer schedules apply`, or start `producer run` with this \
+             file",
+            entry.name
+        ))
+    })?;
+    if line(Some(entry), Some(&row), clock::now()).is_some_and(|line| line.differs) {
+        output::talk(&format!(
+            "note: {} says of {} what is not in force; this runs as the file says",
+            config.name, entry.name
+        ));
+    }
+    Ok(row)
 }
 
 /// The key of an instant's tick.

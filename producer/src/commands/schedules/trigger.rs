@@ -53,6 +53,7 @@ pub(super) async fn trigger(args: Trigger, context: &Context) -> Answer {
     let entry = hand::entry(&args.name, &config)?;
     let herald = Herald::start(&config);
     let (_, store) = context.store().await?;
+    hand::in_force(entry, &store, &config).await?;
     let made = ask(&args, entry, &store).await?;
     if !made.deduplicated && made.state == TaskState::Queued {
         herald.announce(&store, &[made.task]).await;
@@ -93,10 +94,7 @@ async fn ask(args: &Trigger, entry: &Schedule, store: &Store) -> Result<Made, Co
     };
     let ends = store.run_by_hand(&asked, std::slice::from_ref(&run)).await?;
     let Some(end) = ends.map(|ends| ends.into_iter().next()) else {
-        return Err(CommandError::Conflict(format!(
-            "{} is not applied yet; start `producer run` with this file",
-            entry.name
-        )));
+        return Err(CommandError::Conflict(format!("{} was removed meanwhile", entry.name)));
     };
     match end {
         Some(HandRunEnd::Made(state)) => {
