@@ -54,16 +54,16 @@ pub struct DrillOptions {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// So many seeds in a row
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
     /// Faults that each seed draws
-    #[arg(long = "faults", value_name = "N", default_value_t = 8)]
-    pub count: usize,
+    #[arg(long = "faults", value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: u32,
     /// Only this fault; may be given more than once, and then they strike in this order
     #[arg(long = "fault", value_name = "NAME", conflicts_with = "count", value_parser = known)]
     pub only: Vec<String>,
     /// Go on with further seeds until this is over, e.g. 10m
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, conflicts_with = "seeds")]
+    #[arg(long = "for", value_name = "TIME", value_parser = some_time, conflicts_with = "seeds")]
     pub time: Option<Duration>,
     /// This machine is so many times slower than two idle cores: leases and limits are so much longer
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=20))]
@@ -132,6 +132,14 @@ struct Found {
 fn known(name: &str) -> Result<String, String> {
     let is_known = faults().iter().any(|fault| fault.name() == name);
     is_known.then(|| name.to_owned()).ok_or_else(|| "see loadtest drill --list".to_owned())
+}
+
+/// A time in which at least one seed runs.
+fn some_time(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err("no seed would run; give a time such as 10m".to_owned()),
+        time => Ok(time),
+    }
 }
 
 fn list(faults: &[Box<dyn Fault>], json: bool) -> anyhow::Result<()> {
@@ -205,7 +213,7 @@ fn chosen<'a>(
     }
     let names: Vec<&str> =
         faults.iter().map(|f| f.name()).filter(|name| !unavailable.contains_key(name)).collect();
-    let drawn = draw::draw(&names, seed, options.count);
+    let drawn = draw::draw(&names, seed, options.count as usize);
     let drawn = if options.only.is_empty() {
         drawn
     } else {

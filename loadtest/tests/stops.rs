@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use shared::config;
 use shared::domain::task::{NewTask, TaskId, TaskState};
 use shared::store::TaskRow;
-use shared::testing::{eventually, needed, within};
+use shared::testing::{eventually, needed, not_run, within};
 
 /// Time for a process to be ready, or to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -85,12 +85,28 @@ async fn draining(worker: &Member) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_signal_lets_running_tasks_end_and_takes_nothing_new() {
-    let scene = Scene::open("stop_once", "1m").await;
+    told_once("stop_once", "TERM").await;
+}
+
+/// The terminal that a daemon was started in is closed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_terminal_lets_running_tasks_end_too() {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
+    if u64::from_str_radix(ignored.trim(), 16).expect("a mask") & 1 == 1 {
+        return not_run("SIGHUP is ignored here (nohup), and a worker keeps it so");
+    }
+    told_once("hangup", "HUP").await;
+}
+
+async fn told_once(name: &str, signal: &str) {
+    let scene = Scene::open(name, "1m").await;
     let worker = scene.worker().await;
     let long = scene.given(json!({"sleep_ms": 3000})).await;
     scene.is(long, TaskState::Running, 1).await;
 
-    draining(&worker).await;
+    worker.signal(signal).await.expect("told");
+    eventually("it drains", async || (!worker.is_ready().await).then_some(())).await;
     let late = scene.given(json!({})).await;
     let status = worker.ended(PATIENCE).await.expect("ended");
 

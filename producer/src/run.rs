@@ -42,7 +42,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
 
     let pools: Vec<String> = config.pools.iter().map(|pool| pool.name.clone()).collect();
     let settings =
-        Settings::new(config.amqp_url()?.clone(), &config.rabbitmq.prefix, label.clone());
+        Settings::new(config.amqp_url()?.clone(), &config.rabbitmq.prefix, label.clone())
+            .with_lease(config.scheduler.heartbeat_ttl);
     let store = open(&config, &settings)?;
     let topology = Topology::new(&config.rabbitmq.prefix, pools);
     let publisher = Publisher::start(&settings, &topology, &shutdown)?;

@@ -162,7 +162,8 @@ async fn a_batch_with_bad_lines_enqueues_nothing_unless_told_to() {
     house.file("b.jsonl", rows);
 
     let refused = house.producer(&["publish", "--batch", "b.jsonl"]).with(2);
-    let refused = refused.complains("b.jsonl:2: expected").complains("b.jsonl:3: no pool takes");
+    let refused =
+        refused.complains("b.jsonl:2: one JSON object").complains("b.jsonl:3: no pool takes");
     refused.complains("2 lines of b.jsonl cannot be enqueued, and nothing was");
     assert!(house.store.tasks(&TaskFilter::default(), 5).await.expect("read").is_empty());
 

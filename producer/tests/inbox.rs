@@ -84,11 +84,15 @@ async fn what_cannot_be_read_is_a_dead_letter_with_the_reason() {
     let large = json!({"type": "mine", "payload": "x".repeat(300 * 1024)}).to_string();
     let deep = format!("{{\"type\":\"mine\",\"payload\":{}1{}}}", "[".repeat(200), "]".repeat(200));
     let pointer = json!({"task_id": TaskId::new()}).to_string();
-    let wrong: [(&str, &str); 11] = [
-        ("hello", "invalid request: expected value"),
+    let wrong: [(&str, &str); 12] = [
+        ("hello", "invalid request: one JSON object is wanted"),
+        (r#"["mine", {}]"#, "invalid request: one JSON object is wanted"),
         (r#"{"payload": {}}"#, "invalid request: missing field `type`"),
         (r#"{"type": "mine", "paylod": {}}"#, "invalid request: unknown field `paylod`"),
-        (r#"{"type": "mine", "max_retry": "3"}"#, "invalid request: invalid type: string"),
+        (
+            r#"{"type": "mine", "max_retry": "3"}"#,
+            "invalid request: max_retry: invalid type: string",
+        ),
         (r#"{"type": "mine", "delay": "soon"}"#, "invalid request: delay: expected"),
         (r#"{"type": "nobody"}"#, "invalid request: no pool takes the task type \"nobody\""),
         (r#"{"type": "http_call"}"#, "invalid request: payload of http_call: missing field `url`"),
@@ -96,7 +100,7 @@ async fn what_cannot_be_read_is_a_dead_letter_with_the_reason() {
             r#"{"type": "mine", "payload": "a\u0000"}"#,
             "invalid request: the payload contains a NUL",
         ),
-        (&deep, "invalid request: recursion limit exceeded"),
+        (&deep, "invalid request: payload: recursion limit exceeded"),
         (&large, "the request has 307"),
         (&pointer, "this is the message of a task"),
     ];

@@ -115,7 +115,8 @@ impl Worker {
         options.crash_limit = config.limits.crash_limit;
         options.key_retention = config.retention.execution_keys;
         let settings =
-            Settings::new(config.amqp_url()?.clone(), &config.rabbitmq.prefix, label.clone());
+            Settings::new(config.amqp_url()?.clone(), &config.rabbitmq.prefix, label.clone())
+                .with_lease(config.scheduler.heartbeat_ttl);
         options.place = Some(settings.place()?);
         let store = Store::open(&options)?;
         let handler_options = StoreOptions { pool_size: HANDLER_CONNECTIONS, ..options.clone() };
@@ -184,7 +185,9 @@ impl Worker {
         self.spawn_cancel_poll();
         self.spawn_restart();
         let loops = self.start_consumers(&health)?;
-        info!(worker.label = %self.processor.label, "ready to take tasks");
+        if !self.shutdown.soft.is_cancelled() {
+            info!(worker.label = %self.processor.label, "ready to take tasks");
+        }
 
         let drained = futures::future::join_all(loops);
         let ended = tokio::select! {

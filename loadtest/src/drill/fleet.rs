@@ -18,8 +18,6 @@ const PRODUCERS: usize = 2;
 const WORKERS: usize = 3;
 /// Time for a member to be ready, on a loaded machine.
 const READY: Duration = Duration::from_secs(60);
-/// Seconds between AMQP heartbeats, so that a silent link is given up within seconds.
-const AMQP_HEARTBEAT: u8 = 2;
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -85,7 +83,6 @@ impl Fleet {
         post.member = None;
         let database = ground.database_url_at(post.postgres.address())?;
         let broker = ground.amqp_url_at(post.rabbitmq.address())?;
-        let broker = format!("{broker}?heartbeat={AMQP_HEARTBEAT}");
         let links = [("DATABASE_URL", database.as_str()), ("AMQP_URL", broker.as_str())];
         let member = Member::start_with(ground, post.role, &[&links, more].concat())?;
         let (pid, log) = (member.pid().unwrap_or_default(), member.log_name());

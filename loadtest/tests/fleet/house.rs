@@ -1,7 +1,6 @@
 //! A house for stories with real processes: ground and door, an outside service that counts effects by
 //! their keys, and at the end an audit of every promise.
 
-use std::io::Write as _;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -289,12 +288,4 @@ pub async fn signal_to(pid: u32, name: &str) {
 pub fn told(output: &Output) -> String {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     format!("{} {}{}", output.status, text(&output.stdout), text(&output.stderr))
-}
-
-/// Says what could not be looked at here, in the words that `script/test` counts.
-pub fn not_run(reason: &str) {
-    println!("NOT RUN: {reason}");
-    let Some(list) = config::variable("BELFRY_NOT_RUN") else { return };
-    let mut list = std::fs::OpenOptions::new().append(true).open(list).expect("the list");
-    writeln!(list, "NOT RUN: {reason}").expect("written");
 }

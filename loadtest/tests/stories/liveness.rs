@@ -7,9 +7,9 @@ use std::time::Instant;
 use loadtest::fleet::{Launch, Member, Role};
 use serde_json::json;
 use shared::domain::task::{TaskId, TaskState};
-use shared::testing::within;
+use shared::testing::{not_run, within};
 
-use crate::house::{House, PATIENCE, not_run, outcomes, probe, signal, signal_to};
+use crate::house::{House, PATIENCE, outcomes, probe, signal, signal_to};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handlers_that_block_every_thread_starve_no_heartbeat_and_long_tasks_are_left_alone() {

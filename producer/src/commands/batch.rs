@@ -220,14 +220,17 @@ mod tests {
         check("{\"type\":\"nope\"}\n[]", "0 good; 1: no pool takes the task type \"nope\"");
         check("{\"type\":\"mine\",\"delay\":\"soon\"}", "0 good; 1: delay: expected seconds");
         check("{\"type\":\"mine\",\"timeout\":1.5}", "1 good");
-        check("{\"type\":\"mine\",\"max_retry\":-1}", "0 good; 1: invalid value: integer `-1`");
+        check(
+            "{\"type\":\"mine\",\"max_retry\":-1}",
+            "0 good; 1: max_retry: invalid value: integer `-1`",
+        );
         check("{\"type\":\"mine\",\"key\":\"\"}", "0 good; 1: an execution key must not be empty");
-        check("{\"type\":\"mine\",\"payload\":1e999}", "0 good; 1: number out of range");
+        check("{\"type\":\"mine\",\"payload\":1e999}", "0 good; 1: payload: number out of range");
         check(
             "{\"type\":\"mine\",\"payload\":{\"id\":12345678901234567890123}}",
             "0 good; 1: 12345678901234567890123 has more digits",
         );
-        check("\u{fffd}", "0 good; 1: expected value");
+        check("\u{fffd}", "0 good; 1: one JSON object is wanted");
     }
 
     #[test]

@@ -12,6 +12,9 @@ use shared::domain::task::Due;
 use super::numbers;
 use super::request::Request;
 
+/// Some editors begin a file of UTF-8 with it.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// `{"type", "payload"?, "key"?, "name"?, "delay"?, "timeout"?, "max_retry"?}`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,7 +32,7 @@ pub struct Row {
 
 /// Seconds, or a text such as `10m`.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a number of seconds is wanted, or a text such as \"10m\"")]
 enum Span {
     Seconds(serde_json::Number),
     Text(String),
@@ -52,7 +55,14 @@ fn empty() -> Value {
 impl Row {
     /// Reads a JSON text. The error is one sentence for a person.
     pub fn read(json: &[u8]) -> Result<Self, String> {
-        let row = serde_json::from_slice(json).map_err(|error| one_line(&error))?;
+        let json = json.strip_prefix(BYTE_ORDER_MARK).unwrap_or(json);
+        // serde would take an array for the object's values in their order.
+        if json.trim_ascii_start().first() != Some(&b'{') {
+            return Err("one JSON object is wanted, such as {\"type\": \"http_call\"}".to_owned());
+        }
+        let reader = &mut serde_json::Deserializer::from_slice(json);
+        let row = serde_path_to_error::deserialize(&mut *reader).map_err(|error| told(&error))?;
+        reader.end().map_err(|error| one_line(&error))?;
         numbers::check(json)?;
         Ok(row)
     }
@@ -70,6 +80,15 @@ impl Row {
             max_retry: self.max_retry,
         })
     }
+}
+
+/// With the field that is wrong, where serde does not name it itself.
+fn told(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let (path, what) = (error.path().to_string(), one_line(error.inner()));
+    // A value too deep to be read has a path as long as that.
+    let field = path.split(['.', '[']).next().unwrap_or_default();
+    let is_named = matches!(field, "" | "?") || what.contains(&format!("`{field}`"));
+    if is_named { what } else { format!("{field}: {what}") }
 }
 
 /// serde's words without its own line number, which is 1 for whoever wrote one line.

@@ -37,6 +37,10 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// word is given up after twice this. The broker's own suggestion is a minute.
 pub const HEARTBEAT_SECONDS: u16 = 15;
 
+/// Parts of a lease in one heartbeat: the broker gives a silent process up after two to three
+/// heartbeats, and so about when its lease ends.
+const HEARTBEATS_IN_LEASE: u32 = 3;
+
 /// Where the broker is and how this process calls itself there.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -46,12 +50,26 @@ pub struct Settings {
     pub prefix: String,
     /// Shown as connection name, with `publish` or `consume` behind it, e.g. `worker@host#123`.
     pub label: String,
+    /// Seconds between heartbeats, unless the URL says.
+    pub heartbeat: u16,
 }
 
 impl Settings {
     /// Takes them together.
     pub fn new(url: SecretString, prefix: impl Into<String>, label: impl Into<String>) -> Self {
-        Self { url, prefix: prefix.into(), label: label.into() }
+        let (prefix, label) = (prefix.into(), label.into());
+        Self { url, prefix, label, heartbeat: HEARTBEAT_SECONDS }
+    }
+
+    /// Of a process that works under a lease: what was sent to one that froze comes back when its
+    /// tasks do. Otherwise a rescued task's new message, dealt to the same frozen process, waits
+    /// there for as long as its connection lives.
+    #[must_use]
+    pub fn with_lease(mut self, ttl: Duration) -> Self {
+        let seconds = ttl.div_f64(HEARTBEATS_IN_LEASE.into()).as_secs();
+        self.heartbeat =
+            u16::try_from(seconds).map_or(HEARTBEAT_SECONDS, |s| s.clamp(1, HEARTBEAT_SECONDS));
+        self
     }
 
     /// Host, port and vhost of the URL, for messages.
@@ -91,7 +109,7 @@ impl Settings {
         }
         // IPv6 literals come with their brackets, which the resolver does not know.
         uri.authority.host = uri.authority.host.trim_matches(['[', ']']).to_owned();
-        uri.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
+        uri.query.heartbeat.get_or_insert(self.heartbeat);
         Ok(uri)
     }
 }

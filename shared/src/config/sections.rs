@@ -37,11 +37,22 @@ pub const DEFAULT_CRASH_LIMIT: u64 = 3;
 pub const DEFAULT_DRAIN: Duration = Duration::from_mins(1);
 const DAY: Duration = Duration::from_hours(24);
 
+/// Least `scheduler.heartbeat_interval`: below it a lease ends while its renewal is on its way.
+pub const LEAST_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(250);
+
 const _: () = assert!(DEFAULT_TTL_INTERVALS >= 2, "a lease outlives at least one lost renewal");
 
 /// `scheduler`.
 pub(super) fn scheduler(section: &Section<'_>) -> Scheduler {
-    let interval = section.get("heartbeat_interval").and_then(|place| place.positive_duration());
+    let interval = section.get("heartbeat_interval").and_then(|place| {
+        let interval = place.positive_duration()?;
+        if interval < LEAST_HEARTBEAT_INTERVAL {
+            place.problem(format!(
+                "must be at least {LEAST_HEARTBEAT_INTERVAL:?}, or a lease ends while its renewal is on its way"
+            ));
+        }
+        Some(interval)
+    });
     let interval = interval.unwrap_or(DEFAULT_HEARTBEAT_INTERVAL);
     let default_ttl = interval * DEFAULT_TTL_INTERVALS;
     let ttl = section.get("heartbeat_ttl").map_or(default_ttl, |place| {

@@ -61,6 +61,10 @@ impl Body {
         if bytes.len() > MAX_MESSAGE_BYTES {
             return Err(BodyError::TooLarge(bytes.len()));
         }
+        // serde would take an array for the object's values in their order.
+        if bytes.trim_ascii_start().first() == Some(&b'[') {
+            return Err(BodyError::Unreadable("a JSON array where an object belongs".to_owned()));
+        }
         let body: Self =
             serde_json::from_slice(bytes).map_err(|e| BodyError::Unreadable(e.to_string()))?;
         match body.ids().len() {
@@ -149,6 +153,8 @@ mod tests {
             Body::parse(&vec![b' '; MAX_MESSAGE_BYTES + 1]),
             Err(BodyError::TooLarge(_))
         ));
+        let values = format!(r#" ["{id}", [], "http_call", "", ""]"#);
+        assert!(matches!(Body::parse(values.as_bytes()), Err(BodyError::Unreadable(_))));
         let deep = "[".repeat(60_000);
         assert!(matches!(Body::parse(deep.as_bytes()), Err(BodyError::Unreadable(_))));
     }

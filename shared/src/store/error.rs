@@ -41,14 +41,16 @@ pub enum Error {
         seconds: u64,
     },
     /// It answers and takes no writes.
-    #[error("PostgreSQL at {at} takes no writes: it is read-only, or a standby")]
+    #[error(
+        "PostgreSQL at {at} takes no writes: it is read-only, or a standby; end that, or name the primary"
+    )]
     ReadOnly {
         /// Host, port and database.
         at: String,
     },
     /// Another installation uses the same database.
     #[error(
-        "this database belongs to another installation: {label} is alive and uses the broker's {theirs}, this configuration names {ours}; give each installation a database of its own, or stop the other"
+        "this database belongs to another installation: {label} was seen in the last five minutes and uses the broker's {theirs}, this configuration names {ours}; give each installation a database of its own, or stop the other"
     )]
     Occupied {
         /// A process of the other one.
@@ -154,6 +156,9 @@ impl Error {
     pub(super) fn from_postgres(error: tokio_postgres::Error, at: &str) -> Self {
         if let Some(db) = error.as_db_error() {
             let code = db.code();
+            if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+                return Self::ReadOnly { at: at.to_owned() };
+            }
             let refused = [
                 SqlState::INVALID_PASSWORD,
                 SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
@@ -164,9 +169,15 @@ impl Error {
             if refused.contains(code) {
                 return Self::Refused { at: at.to_owned(), cause: db.message().to_owned() };
             }
+            let advice = match *code {
+                SqlState::LOCK_NOT_AVAILABLE => {
+                    "; another session holds what is needed: see pg_stat_activity, then try again"
+                }
+                _ => "",
+            };
             return Self::Database(Arc::new(DatabaseError {
                 code: code.code().to_owned(),
-                message: db.message().to_owned(),
+                message: format!("{}{advice}", db.message()),
                 source: error,
             }));
         }

@@ -19,6 +19,8 @@ pub struct Server {
     pub synchronous_commit: String,
     /// True for a replica, which takes no writes.
     pub standby: bool,
+    /// True when our transactions may not write, whatever the reason.
+    pub read_only: bool,
     /// The server's clock.
     pub now: DateTime<Utc>,
 }
@@ -43,6 +45,7 @@ impl Store {
             isolation: row.get("isolation"),
             synchronous_commit: row.get("synchronous_commit"),
             standby: row.get("standby"),
+            read_only: row.get("read_only"),
             now: row.get("now"),
         })
     }

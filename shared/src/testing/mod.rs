@@ -11,6 +11,7 @@ use crate::store::Store;
 pub use database::TestDatabase;
 
 use std::future::Future;
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for a condition unless it says otherwise.
@@ -24,6 +25,15 @@ pub fn needed(variable: &str) -> String {
             "{variable} is not set: run `script/services up` and `eval \"$(script/services env)\"`"
         )
     })
+}
+
+/// Says what could not be looked at here, in the words that `script/test` counts.
+#[expect(clippy::disallowed_methods, reason = "script/test tells where it counts")]
+pub fn not_run(reason: &str) {
+    println!("NOT RUN: {reason}");
+    let Ok(list) = std::env::var("BELFRY_NOT_RUN") else { return };
+    let mut list = std::fs::OpenOptions::new().append(true).open(list).expect("the list");
+    writeln!(list, "NOT RUN: {reason}").expect("written");
 }
 
 /// Puts schedules in force beside those that are, as a leader does with new ones; answers the

@@ -11,6 +11,14 @@ use super::{check, load_with, loaded, task};
 const EXAMPLE: &str = include_str!("../../../examples/belfry.yaml");
 
 #[test]
+fn a_lease_must_have_time_for_its_renewal() {
+    check(
+        "scheduler: {heartbeat_interval: 1ms, heartbeat_ttl: 2ms}\n",
+        &["belfry.yaml:1: scheduler.heartbeat_interval: must be at least 250ms"],
+    );
+}
+
+#[test]
 fn all_problems_are_listed_at_once_with_line_and_path() {
     let text = "\
 schedular: {}

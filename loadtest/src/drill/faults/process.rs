@@ -24,6 +24,8 @@ const STOP: Duration = Duration::from_secs(60);
 const SPIN: Duration = Duration::from_secs(4);
 /// Handlers that do so at once.
 const SPINNERS: usize = 3;
+/// Tasks that come while a worker is frozen.
+const DEALT: usize = 9;
 /// A question hangs longer than anybody waits in the drill.
 const HANG: Duration = Duration::from_secs(8);
 /// A task that kills its worker is found out within this: each death costs a lease and a start.
@@ -111,26 +113,37 @@ impl Fault for Pause {
         let seen = frozen(field, &held, blow).await;
         // Whatever was seen: a frozen process is nobody's.
         field.fleet.posts[at].member()?.signal("CONT").await?;
-        let took = seen?;
+        let (took, dealt) = seen?;
         let proof = format!(
             "its identity was fenced, and {} tasks went on without it, {:.1} s before it woke",
             held.len(),
             blow.elapsed().saturating_sub(took).as_secs_f64()
         );
-        Ok(Bite::new(Instant::now(), proof).measured(
-            "what it held started elsewhere",
-            took,
-            RESTART,
-        ))
+        Ok(Bite::new(Instant::now(), proof)
+            .measured("what it held started elsewhere", took, RESTART)
+            .measured("what came meanwhile started", dealt, RESTART))
     }
 }
 
-/// Watches a freeze to its end; answers when the work had gone on.
-async fn frozen(field: &Field, held: &Held, blow: Instant) -> anyhow::Result<Duration> {
+/// Watches a freeze to its end; answers when what it held had gone on, and when all tasks had begun
+/// that came meanwhile: the broker deals some of their messages to the frozen worker.
+async fn frozen(
+    field: &mut Field,
+    held: &Held,
+    blow: Instant,
+) -> anyhow::Result<(Duration, Duration)> {
+    let tasks: Vec<NewTask> = (0..DEALT).map(|_| load::task("probe", json!({}))).collect();
+    let ids: Vec<_> = tasks.iter().map(|task| task.id.0).collect();
+    field.accept(tasks, PLAIN).await?;
     held.fenced(field).await?;
     let took = held.restarted(field, blow).await?;
+    let begun = "SELECT count(*) FROM tasks WHERE id = ANY ($1) AND run > 0";
+    let dealt = until("what came meanwhile starts", STOP, async || {
+        Ok((field.count(begun, &[&ids]).await? == DEALT as i64).then(|| blow.elapsed()))
+    })
+    .await?;
     Held::outlast(field, blow).await;
-    Ok(took)
+    Ok((took, dealt))
 }
 
 struct TermStorm;

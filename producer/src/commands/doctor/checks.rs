@@ -74,6 +74,10 @@ fn version(store: &Store, server: &Server) -> Check {
     if server.standby {
         return Check::failed("postgres", format!("{detail} is a replica"), "use the primary");
     }
+    if server.read_only {
+        let mend = "ALTER DATABASE … or ALTER SYSTEM RESET default_transaction_read_only";
+        return Check::failed("postgres", format!("{detail} takes no writes"), mend);
+    }
     if server.number < OLDEST_POSTGRES {
         return Check::failed("postgres", detail, "use PostgreSQL 14 or newer");
     }
@@ -203,6 +207,7 @@ mod tests {
             isolation: "read committed".into(),
             synchronous_commit: "on".into(),
             standby: false,
+            read_only: false,
             now: clock::now(),
         }
     }

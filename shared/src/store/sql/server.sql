@@ -5,4 +5,5 @@ SELECT current_setting('server_version') AS version,
        (SELECT reset_val FROM pg_settings WHERE name = 'default_transaction_isolation') AS isolation,
        current_setting('synchronous_commit') AS synchronous_commit,
        pg_is_in_recovery() AS standby,
+       current_setting('transaction_read_only')::boolean AS read_only,
        clock_timestamp() AS now
