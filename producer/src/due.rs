@@ -114,9 +114,10 @@ fn rendered(schedule: &Schedule, at: DateTime<Utc>) -> (String, Value) {
         },
         String::from,
     );
-    let payload = template::render_payload(&schedule.payload, &context).unwrap_or_else(|error| {
-        error!(schedule = %schedule.name, %error, "the payload cannot be rendered");
-        Value::String(format!("payload template: {error}"))
-    });
+    let payload =
+        template::render_payload(&schedule.payload.value(), &context).unwrap_or_else(|error| {
+            error!(schedule = %schedule.name, %error, "the payload cannot be rendered");
+            Value::String(format!("payload template: {error}"))
+        });
     (key, payload)
 }

@@ -72,12 +72,12 @@ const MINUTELY: &str = "* * * * *";
 #[tokio::test]
 async fn what_was_due_under_an_edited_entry_is_ticked_under_it_and_nothing_before_the_edit_again() {
     let house = House::open().await;
-    let old = Schedule { payload: json!({"v": 1}), ..entry("beat", MINUTELY) };
+    let old = Schedule { payload: json!({"v": 1}).into(), ..entry("beat", MINUTELY) };
     house.apply(std::slice::from_ref(&old)).await;
     let begun = house.mark("beat").await;
     house.database.move_clock(180).await;
 
-    let new = Schedule { payload: json!({"v": 2}), ..entry("beat", "*/2 * * * *") };
+    let new = Schedule { payload: json!({"v": 2}).into(), ..entry("beat", "*/2 * * * *") };
     let report = house.apply(std::slice::from_ref(&new)).await;
 
     let ticks = house.ticks("beat").await;

@@ -69,7 +69,7 @@ fn the_file_of_an_older_scheduler_loads_with_one_note_for_each_key_that_does_not
     assert_eq!(schedule.name, "nightly_stock_sync");
     assert_eq!(schedule.cron.as_str(), "0 18 * * *");
     assert_eq!(schedule.pool, "io_pool");
-    assert_eq!(schedule.payload["url"], "https://stock.example/sync");
+    assert_eq!(schedule.payload.value()["url"], "https://stock.example/sync");
     assert_eq!(schedule.execution_key_template, "stock_sync_{{ .ScheduledDate }}");
     assert_eq!(config.scheduler.heartbeat_ttl, Duration::from_mins(1));
     assert!(config.model.api_key.is_none());

@@ -170,7 +170,7 @@ fn schedule(
         timezone,
         task_type,
         pool,
-        payload,
+        payload: payload.into(),
         execution_key_template: execution_key_template
             .unwrap_or_else(|| DEFAULT_KEY_TEMPLATE.to_owned()),
         timeout: timeout.unwrap_or(DEFAULT_TIMEOUT),

@@ -4,6 +4,7 @@
 //! of each. It never reads a clock: both ends of the stretch that is planned are given.
 
 mod diff;
+mod payload;
 mod plan;
 mod spec;
 
@@ -20,6 +21,7 @@ use super::task::{DEFAULT_TIMEOUT, Priority, Semantics};
 use super::template::DEFAULT_KEY_TEMPLATE;
 
 pub use diff::{Diff, FieldChange, Rename, Standing, changes};
+pub use payload::Payload;
 pub use plan::{MissedSpan, Plan, PlannedTick};
 pub use spec::Digest;
 
@@ -79,7 +81,7 @@ pub struct Schedule {
     /// Its pool, from `task_pools`.
     pub pool: String,
     /// Its input; strings may be templates.
-    pub payload: Value,
+    pub payload: Payload,
     /// Key of each tick's task.
     pub execution_key_template: String,
     /// Timeout of an attempt.
@@ -119,7 +121,7 @@ impl Schedule {
             timezone: chrono_tz::UTC,
             task_type: task_type.to_owned(),
             pool: pool.to_owned(),
-            payload: Value::Object(serde_json::Map::new()),
+            payload: Value::Object(serde_json::Map::new()).into(),
             execution_key_template: DEFAULT_KEY_TEMPLATE.to_owned(),
             timeout: DEFAULT_TIMEOUT,
             retry: RetryPolicy::default(),
@@ -174,15 +176,7 @@ impl Schedule {
         fn named(text: &str) -> bool {
             text.contains("previous_at") || text.contains("PreviousAt")
         }
-        fn in_payload(value: &Value) -> bool {
-            match value {
-                Value::String(text) => named(text),
-                Value::Array(items) => items.iter().any(in_payload),
-                Value::Object(fields) => fields.values().any(in_payload),
-                Value::Null | Value::Bool(_) | Value::Number(_) => false,
-            }
-        }
-        named(&self.execution_key_template) || in_payload(&self.payload)
+        named(&self.execution_key_template) || named(self.payload.as_str())
     }
 
     /// Just before `start_at`: instants are always later than what they are asked after.

@@ -90,7 +90,7 @@ pub(super) fn run(
             .map_err(|error| wrong(error.to_string()))?,
         KeyOf::Run => ExecutionKey::new(format!("{PREFIX}{id}"))?,
     };
-    let payload = template::render_payload(&entry.payload, &context(entry, at))
+    let payload = template::render_payload(&entry.payload.value(), &context(entry, at))
         .map_err(|error| wrong(error.to_string()))?;
     request::check_for(&entry.task_type, &payload).map_err(wrong)?;
     let task = NewTask {

@@ -48,7 +48,7 @@ pub(super) async fn show(name: &str, context: &Context) -> Answer {
         ("state", Some(standing(&line))),
         ("cadence", Some(cadence.effective())),
         ("last outcome", line.last_outcome.is_some().then(|| outcome(&line, &cadence))),
-        ("payload", Some(output::pretty(&schedule.payload))),
+        ("payload", Some(output::pretty(&schedule.payload.value()))),
         ("policies", policies(&schedule)),
         ("next", listed(&upcoming, |at| time(*at))),
         ("last ticks", listed(&ticks, ticked)),

@@ -40,16 +40,17 @@ pub const MAX_CRON_BYTES: usize = 256;
 pub struct Cron {
     text: Arc<str>,
     line: Arc<Line>,
-    wall: Arc<Wall>,
 }
 
 impl Cron {
     /// Parses five fields, six with leading seconds, or a macro such as `@daily`.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         let line = parse::parse(text)?;
-        let wall = Wall::new(&line)?;
+        if !line.surely_fires() {
+            Wall::new(&line)?;
+        }
         let text = text.trim_matches([' ', '\t']);
-        Ok(Self { text: text.into(), line: Arc::new(line), wall: Arc::new(wall) })
+        Ok(Self { text: text.into(), line: Arc::new(line) })
     }
 
     /// The line as written, without surrounding blanks.
@@ -64,7 +65,7 @@ impl Cron {
 
     /// The first instant after `after`, never equal to it; `None` when none is left before 2101.
     pub fn next_after(&self, after: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
-        zone::next_after(&self.wall, self.line.pace, after, tz)
+        zone::next_after(&*Wall::of(&self.line)?, self.line.pace, after, tz)
     }
 
     /// The shortest time between two instants, changes of the clocks apart.
@@ -94,7 +95,7 @@ impl Cron {
 
     /// What a change of the clocks of its zone does to the line; `None` when it does nothing.
     pub fn shifted(&self, shift: &Shift) -> Option<Shifted> {
-        shift::shifted(&self.wall, self.line.pace, shift)
+        shift::shifted(&*Wall::of(&self.line)?, self.line.pace, shift)
     }
 
     /// Says in words when the line fires in a zone, and what it does when clocks change there.

@@ -41,6 +41,12 @@ impl Line {
         };
         self.values(field).len() == all
     }
+
+    /// True where no search is needed to know that it fires: each month has each of its days.
+    pub(super) fn surely_fires(&self) -> bool {
+        let early = self.values(Field::DayOfMonth).iter().next().is_some_and(|day| day <= 28);
+        self.is_any(Field::DayOfMonth) || early && self.is_any(Field::DayOfWeek)
+    }
 }
 
 const MACROS: [(&str, &str); 7] = [

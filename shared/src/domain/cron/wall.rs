@@ -3,7 +3,10 @@
 //! Wall time is handed over as if it were UTC, where no clock ever changes; the crate's own
 //! treatment of zones skips days, doubles ticks and returns instants of the past.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use chrono::{NaiveDate, NaiveDateTime, TimeDelta};
 
@@ -14,7 +17,12 @@ use super::parse::Line;
 /// First and last year that the crate knows.
 pub(super) const YEARS: std::ops::RangeInclusive<i32> = 1970..=2100;
 
-/// Finds wall-clock times of a line.
+thread_local! {
+    /// The line that was asked last on this thread, and its search: who walks along a line asks again.
+    static LAST: RefCell<Option<(Arc<Line>, Rc<Wall>)>> = const { RefCell::new(None) };
+}
+
+/// Finds wall-clock times of a line. Ten times the size of the line, so none is kept for each schedule.
 #[derive(Debug)]
 pub(super) struct Wall {
     /// One rule, or two whose union is meant: the crate joins its day fields with AND only.
@@ -46,6 +54,20 @@ impl Wall {
             ));
         }
         Ok(wall)
+    }
+
+    /// The search of a line that was judged before.
+    pub(super) fn of(line: &Arc<Line>) -> Option<Rc<Self>> {
+        LAST.with_borrow_mut(|last| {
+            if let Some((known, wall)) = last
+                && Arc::ptr_eq(known, line)
+            {
+                return Some(wall.clone());
+            }
+            let wall = Rc::new(Self::new(line).ok()?);
+            *last = Some((line.clone(), wall.clone()));
+            Some(wall)
+        })
     }
 
     /// The first matching wall time after `after`, in whole seconds.

@@ -58,7 +58,7 @@ impl<'a> Spec<'a> {
             timezone: schedule.timezone.name().into(),
             task_type: schedule.task_type.as_str().into(),
             pool: schedule.pool.as_str().into(),
-            payload: Cow::Borrowed(&schedule.payload),
+            payload: Cow::Owned(schedule.payload.value()),
             execution_key_template: schedule.execution_key_template.as_str().into(),
             timeout_ms: millis(schedule.timeout),
             retry: schedule.retry,
@@ -99,7 +99,7 @@ impl Schedule {
         let cron = Cron::parse(&spec.cron).map_err(|error| wrong(&error))?;
         Ok(Self {
             timezone: parse_zone(&spec.timezone).map_err(|error| wrong(&error))?,
-            payload: spec.payload.into_owned(),
+            payload: spec.payload.into_owned().into(),
             execution_key_template: spec.execution_key_template.into_owned(),
             timeout: Duration::from_millis(spec.timeout_ms),
             retry: spec.retry,
@@ -125,7 +125,7 @@ impl Schedule {
             ("timezone", self.timezone.name().into()),
             ("task_type", self.task_type.as_str().into()),
             ("pool", self.pool.as_str().into()),
-            ("payload", self.payload.clone()),
+            ("payload", self.payload.value()),
             ("execution_key_template", self.execution_key_template.as_str().into()),
             ("overlap", word(self.overlap)),
             ("catch_up", word(self.catch_up)),
@@ -207,7 +207,7 @@ mod tests {
         let at = |text: &str| Some(text.parse().expect("an instant"));
         let entry = Schedule {
             timezone: chrono_tz::Asia::Shanghai,
-            payload: json!({"url": "https://a.example", "n": [1, 2.5]}),
+            payload: json!({"url": "https://a.example", "n": [1, 2.5]}).into(),
             overlap: Overlap::QueueAll,
             catch_up: CatchUp::None,
             semantics: Semantics::AtMostOnce,

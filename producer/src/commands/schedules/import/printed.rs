@@ -129,7 +129,8 @@ pub(super) fn check(entry: &Entry) -> Result<(), String> {
         timezone: schedule.timezone,
         previous: None,
     };
-    let rendered = render_payload(&schedule.payload, &tick).map_err(|error| error.to_string())?;
+    let rendered =
+        render_payload(&schedule.payload.value(), &tick).map_err(|error| error.to_string())?;
     let wanted = entry.keys.iter().find(|(key, _)| *key == "payload").map(|(_, value)| value);
     if wanted.is_some_and(|wanted| *wanted != rendered) {
         return Err("its text cannot be written without being taken for a template".to_owned());
