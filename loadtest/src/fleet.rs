@@ -118,7 +118,7 @@ impl Member {
             .arg(ground.file())
             .args(how.arguments)
             .env_remove("BELFRY_CONFIG")
-            .envs(ground.variables())
+            .envs(ground.environment())
             .envs(how.variables.iter().copied())
             .env("BELFRY_HTTP_ADDR", address.to_string())
             .stdin(Stdio::null())
@@ -218,9 +218,19 @@ impl Member {
             .context("waiting for a process")
     }
 
+    /// Where its pages are.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its whole log so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     /// The last lines of its log.
     pub fn tail(&self) -> String {
-        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let text = self.log();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(TAIL)..].join("\n")
     }

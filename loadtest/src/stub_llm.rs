@@ -10,7 +10,9 @@ mod chat;
 mod demo;
 mod fault;
 mod journal;
+mod render;
 mod script;
+mod session;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,7 +28,7 @@ use shared::config::parse_duration;
 use shared::shutdown::Shutdown;
 use tokio::net::TcpListener;
 
-pub use fault::Fault;
+pub use fault::{Fault, StreamFault};
 pub use journal::{Call, Totals, Usage};
 pub use script::Scripts;
 

@@ -13,7 +13,7 @@ use crate::commands::connect::Context;
 use crate::commands::error::{Answer, CommandError};
 use crate::commands::{
     self, alerts, artifacts, completions, cron, dead, doctor, health, migrate, output, prune,
-    publish, request, schedules, status, tasks, topology, workers,
+    publish, quota, request, schedules, status, tasks, topology, usage, workers,
 };
 use crate::run;
 
@@ -69,6 +69,9 @@ enum Command {
     Alerts(alerts::Alerts),
     #[command(subcommand)]
     Artifacts(artifacts::Artifacts),
+    #[command(subcommand)]
+    Quota(quota::Quota),
+    Usage(usage::Usage),
     Doctor(doctor::Doctor),
     Migrate(migrate::Migrate),
     Prune(prune::Prune),
@@ -114,6 +117,8 @@ async fn dispatch(command: Command, context: &Context) -> Answer {
         Command::Workers(command) => workers::run(command, context).await,
         Command::Alerts(command) => alerts::run(command, context).await,
         Command::Artifacts(command) => artifacts::run(command, context).await,
+        Command::Quota(command) => quota::run(command, context).await,
+        Command::Usage(args) => usage::run(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,
         Command::Migrate(args) => migrate::run(args, context).await,
         Command::Prune(args) => prune::run(args, context).await,

@@ -8,6 +8,7 @@ use shared::domain::schedule::{PlannedTick, Schedule};
 use shared::domain::task::TaskId;
 use shared::domain::template::{self, TickContext};
 use shared::store::TickInput;
+use shared::telemetry::names;
 use shared::telemetry::spans::{self, Span};
 use tracing::error;
 
@@ -71,6 +72,9 @@ fn input(schedule: &Schedule, tick: &PlannedTick) -> (TickInput, Span) {
     let span = spans::tick(&schedule.name, tick.at, schedule.timezone.name());
     let (execution_key, payload) =
         if tick.run { rendered(schedule, tick.at) } else { (String::new(), Value::Null) };
+    if tick.run {
+        span.set(names::belfry::EXECUTION_KEY, execution_key.clone());
+    }
     let input = TickInput {
         schedule: schedule.name.clone(),
         planned_at: tick.at,

@@ -176,6 +176,7 @@ impl Candidate {
                 }
                 break look;
             }
+            self.store.apply_quotas(&self.config.quotas(), true).await?;
             let Some(report) =
                 applying::apply(store, entries, &look, (read_at, &self.label)).await?
             else {

@@ -54,12 +54,6 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         Some(address) => Some(health.serve(address).await?),
         None => None,
     };
-    store.wait_until_usable(&shutdown.soft).await;
-    if shutdown.soft.is_cancelled() {
-        return Ok(());
-    }
-
-    let (leads, leading) = watch::channel(false);
     let incarnation = Incarnation::new();
     let (interval, ttl) = (config.scheduler.heartbeat_interval, config.scheduler.heartbeat_ttl);
     let who = Registration {
@@ -69,6 +63,9 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         pools: BTreeMap::new(),
         ttl,
     };
+    if !store.wait_until_registered(&who, &shutdown.soft).await {
+        return Ok(());
+    }
     spawn_heartbeat(store.clone(), who, interval, &shutdown);
     spawn_readiness(store.clone(), &publisher, &relay, health, &shutdown);
     let config = Arc::new(config);
@@ -79,6 +76,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         publisher: publisher.clone(),
     };
     spawn_inbox(inbox, &settings, &topology, &shutdown)?;
+    let (leads, leading) = watch::channel(false);
     let mirror = Mirror {
         store: store.clone(),
         publisher: publisher.clone(),
@@ -146,13 +144,13 @@ fn spawn_relay(relay: Relay, leading: watch::Receiver<bool>, shutdown: &Shutdown
     });
 }
 
-/// A producer holds no tasks: its heartbeat is for `workers list`, and a lost identity is only
+/// Keeps a registered identity. A producer holds no tasks: its heartbeat is for `workers list`, and a lost identity is only
 /// replaced.
 fn spawn_heartbeat(store: Store, mut who: Registration, interval: Duration, shutdown: &Shutdown) {
     let soft = shutdown.soft.clone();
     shutdown.spawn(async move {
         let mut pauses = Pauses::new();
-        let mut registered = false;
+        let mut registered = true;
         loop {
             let beat = if registered {
                 store.renew(who.id, who.ttl).await.map(|alive| alive.is_some())

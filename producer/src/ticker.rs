@@ -204,8 +204,10 @@ fn schedule<'a>(config: &'a Config, entry: &'a Entry) -> &'a Schedule {
 fn tell(tick: &DecidedTick, span: Option<&Span>, now: DateTime<Utc>) {
     let Some(outcome) = tick.outcome else { return };
     let name = outcome.as_str();
+    let lag = (now - tick.planned_at).to_std().unwrap_or(Duration::ZERO);
     if let Some(span) = span {
         span.set(names::belfry::TICK_OUTCOME, name);
+        span.set(names::belfry::LAG_MS, i64::try_from(lag.as_millis()).unwrap_or(i64::MAX));
     }
     if tick.conflict {
         warn!(schedule = %tick.schedule, planned_at = %tick.planned_at,
@@ -214,7 +216,6 @@ fn tell(tick: &DecidedTick, span: Option<&Span>, now: DateTime<Utc>) {
              nothing new was enqueued; let execution_key_template tell the two apart");
     }
     if tick.fresh {
-        let lag = (now - tick.planned_at).to_std().unwrap_or(Duration::ZERO);
         metrics::ticked(&tick.schedule, name, lag);
         info!(schedule = %tick.schedule, planned_at = %tick.planned_at, outcome = name,
             task.id = tick.task_id.map(|id| id.to_string()), "tick");

@@ -171,3 +171,25 @@ async fn a_batch_with_bad_lines_enqueues_nothing_unless_told_to() {
     let some = house.producer(&some).with(3).complains("b.jsonl:4: key_reused");
     assert_eq!(some.json(), json!({"enqueued": 1, "deduplicated": 0, "failed": 3}));
 }
+
+/// What a session may use is the configuration's to say, at the door and not at three in the morning.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_with_a_tool_that_is_not_allowed_is_refused() {
+    let house = House::open().await;
+    let publish = |tool: &str| {
+        let payload = json!({"goal": "do it", "tools": [tool]}).to_string();
+        house.producer(&["publish", "agent_session", "--payload", &payload, "--json"])
+    };
+
+    house.configure(NOBODY, "");
+    publish("http_call").with(0);
+    let said = publish("model_invoke").with(2);
+    for words in ["model_invoke", "handlers.agent_session.tools", "http_call, db_query"] {
+        assert!(said.err.contains(words), "{}", said.err);
+    }
+    assert!(publish("agent_session").with(2).err.contains("cannot be a tool"));
+
+    house.configure(NOBODY, "handlers: {agent_session: {tools: [model_invoke]}}");
+    publish("model_invoke").with(0);
+    publish("http_call").with(2);
+}

@@ -82,6 +82,10 @@ impl Sweeps {
             tell("rescue", &rescued);
             overdue = self.store.release_overdue().await?;
             tell("deadline", &overdue);
+            let calls = self.store.end_lost_calls().await?;
+            if calls > 0 {
+                info!(calls, "model calls that nobody waits for any more are of unknown outcome");
+            }
         }
         let late = self.store.end_late_starts().await?;
         if let Some(first) = late.first() {

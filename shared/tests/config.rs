@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 use shared::config::{self, Config, Problems};
+use shared::domain::quota::{Limits, OverBudget, Scope};
 use shared::domain::schedule::{CatchUp, Overlap};
 
+#[path = "config/limits.rs"]
+mod limits;
 #[path = "config/manual.rs"]
 mod manual;
 #[path = "config/problems.rs"]
@@ -106,8 +109,11 @@ model:
   default_model: m1
   timeout: 60
   endpoints: {local: {base_url: "http://127.0.0.1:8000/v1", api_key: k, models: [m2, m3]}}
-  prices: {m1: {input: 3, output: 15.5}}
-  limits: {m1: {requests_per_minute: 60, tokens_per_minute: 1000, tokens_per_day: 5000, cost_per_day: 2.5}}
+  fallback: {m1: [m2, m3]}
+  prices: {m1: {input: 3, cached_input: 0.3, output: 15.5, reasoning: 20}}
+  limits:
+    m1: {requests_per_minute: 60, burst: 5, tokens_per_minute: 1000, in_flight: 7, daily_tokens: 5000, daily_cost: 2.5, timezone: UTC, over_budget: {downgrade: m2}}
+    m2: {daily_tokens: 5000, over_budget: dead}
 task_pools: {one: {max_workers: 3, task_types: [http_call, my_own]}}
 tasks:
 - name: full
@@ -125,6 +131,7 @@ tasks:
   retry_backoff_max: 2
   semantics: at_most_once
   paused: true
+  budget: {daily_tokens: 100, daily_cost: 0.5, over_budget: "downgrade: m3"}
 - {name: short, schedule: "@hourly", task_type: http_call}
 alerts: {webhook: "https://hooks.example/x", repeat: 1h}
 sources: {reporting: {dsn: "host=db dbname=x", mode: write, max_rows: 5, statement_timeout: 7}}
@@ -159,15 +166,45 @@ http_addr: "localhost:9090"
     assert_eq!(short.timezone, chrono_tz::Asia::Shanghai);
     assert_eq!(short.retry.base, Duration::from_millis(1500));
     assert_eq!(short.execution_key_template, "{{ schedule }}@{{ scheduled_at }}");
-    assert_eq!(config.model.api_key.as_ref().map(ExposeSecret::expose_secret), Some("key"));
-    assert_eq!(config.model.endpoints["local"].models, ["m2", "m3"]);
-    assert_eq!(config.model.limits["m1"].tokens_per_day, Some(5000));
+    check_models(&config);
     assert_eq!(config.http.allow_hosts, ["internal.example:8080"]);
     assert_eq!((config.limits.crash_limit, config.limits.drain), (2, Duration::ZERO));
     assert!(!config.sources["reporting"].read_only);
     assert_eq!(config.reports["daily"].queries["rows"].params.len(), 2);
     assert_eq!(config.http_addr.map(|addr| addr.to_string()).as_deref(), Some("127.0.0.1:9090"));
     assert_eq!(config.notes.len(), 1, "the note on my_own alone: {:?}", config.notes);
+}
+
+/// What `every_key_is_read` says of models.
+fn check_models(config: &Config) {
+    assert_eq!(config.model.api_key.as_ref().map(ExposeSecret::expose_secret), Some("key"));
+    assert_eq!(config.model.endpoints["local"].models, ["m2", "m3"]);
+    let limits = Limits {
+        requests_per_minute: Some(60),
+        burst: Some(5),
+        tokens_per_minute: Some(1000),
+        in_flight: Some(7),
+        daily_tokens: Some(5000),
+        daily_cost_micro: Some(2_500_000),
+        timezone: chrono_tz::UTC,
+        over_budget: OverBudget::Downgrade("m2".to_owned()),
+    };
+    assert_eq!(config.model.limits["m1"], limits);
+    let second = &config.model.limits["m2"];
+    assert_eq!(
+        (&second.over_budget, second.timezone),
+        (&OverBudget::Dead, chrono_tz::Asia::Shanghai)
+    );
+    let budget = &config.budgets["full"];
+    assert_eq!((budget.daily_tokens, budget.daily_cost_micro), (Some(100), Some(500_000)));
+    assert_eq!(budget.over_budget, OverBudget::Downgrade("m3".to_owned()));
+    assert_eq!(budget.timezone, chrono_tz::Europe::Berlin, "its schedule's");
+    let quotas = config.quotas();
+    let names: Vec<_> = quotas.iter().map(|quota| (quota.scope, quota.name.as_str())).collect();
+    assert_eq!(names, [(Scope::Model, "m1"), (Scope::Model, "m2"), (Scope::Schedule, "full")]);
+    assert_eq!(config.model.fallback["m1"], ["m2", "m3"]);
+    let price = config.model.prices["m1"];
+    assert_eq!((price.cached_input, price.reasoning), (Some(0.3), Some(20.0)));
 }
 
 #[test]
@@ -200,7 +237,8 @@ fn a_key_in_the_file_wins_over_its_variable() {
     assert_eq!(url(&config), "postgres://env/x");
     assert_eq!(config.amqp_url().expect("given").expose_secret(), "amqp://first");
     assert_eq!(config.model.api_key.as_ref().map(ExposeSecret::expose_secret), Some("env-key"));
-    assert_eq!(config.model_base_url(), Ok("https://env.example/v1"));
+    let base_url = config.model.base_url.as_ref().map(ExposeSecret::expose_secret);
+    assert_eq!(base_url, Some("https://env.example/v1"));
     assert_eq!(config.default_model(), Ok("env-model"));
     assert_eq!(config.http_addr.map(|addr| addr.to_string()).as_deref(), Some("0.0.0.0:9000"));
 

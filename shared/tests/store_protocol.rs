@@ -3,16 +3,19 @@
 
 mod house;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
 use house::{House, TTL, completed, failure};
+use secrecy::SecretString;
 use serde_json::json;
-use shared::domain::attempt::ClaimToken;
+use shared::domain::attempt::{ClaimToken, Incarnation};
 use shared::domain::execution_key::ExecutionKey;
 use shared::domain::outcome::Outcome;
 use shared::domain::task::{Due, NewTask, TaskId, TaskState};
-use shared::store::{Action, Claim, EnqueueError};
+use shared::store::{Action, Claim, EnqueueError, Purpose, Registration, Store, StoreOptions};
+use shared::testing::TestDatabase;
 
 #[tokio::test]
 async fn sixteen_enqueuers_of_one_key_make_one_task() {
@@ -172,4 +175,30 @@ async fn a_delay_counts_from_the_end_that_the_attempt_shows_however_slow_the_sta
         JOIN attempts a ON a.task_id = t.id WHERE t.id = $1 AND t.state = 'retrying'";
     let row = client.query_one(sql, &[&task.0]).await.expect("a retry");
     assert!(row.get::<_, bool>(0));
+}
+
+/// Processes of two installations begin at the same moment: only those of one find the house free.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_installations_that_start_together_one_gets_the_database() {
+    let database = TestDatabase::create().await;
+    let starters = (0..16).map(|n| {
+        let options =
+            StoreOptions::new(SecretString::from(database.dsn.as_str()), "race", Purpose::Daemon);
+        let place = Some(format!("prefix {:?}", n % 2));
+        let store =
+            Store::open(&StoreOptions { place: place.clone(), ..options }).expect("a store");
+        let who = Registration {
+            id: Incarnation::new(),
+            role: "producer",
+            label: format!("producer@test#{n}"),
+            pools: BTreeMap::new(),
+            ttl: TTL,
+        };
+        async move { store.register_first(&who).await.is_ok().then_some(place) }
+    });
+
+    let places: Vec<_> = join_all(starters).await.into_iter().flatten().collect();
+
+    assert_eq!(places.len(), 8, "{places:?}");
+    assert!(places.windows(2).all(|two| two[0] == two[1]), "{places:?}");
 }

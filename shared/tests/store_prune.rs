@@ -10,7 +10,10 @@ use serde_json::json;
 use shared::config::Retention;
 use shared::domain::outcome::Outcome;
 use shared::domain::task::{Due, NewTask, TaskId, TaskState};
-use shared::store::{CHUNK, CallEnd, CallStart, DeadFilter, NewArtifact, NewCall, Pruned};
+use shared::store::{
+    Admission, CHUNK, CallEnd, CallStart, DeadFilter, NewArtifact, NewCall, Pruned, UsageBy,
+    UsageRow,
+};
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -57,11 +60,22 @@ async fn a_task_goes_with_all_that_hangs_on_it_and_its_key_and_report_stay() {
         endpoint: "model:80".to_owned(),
         model: "m".to_owned(),
         traceparent: None,
+        est_tokens: 10,
+        est_cost_micro: None,
     };
     let at = CallStart { task, token: attempt.token, step: "s" };
-    assert!(house.store.call_sent(at, &call).await.expect("sent"));
-    let end = CallEnd { response: Some(json!({})), ..CallEnd::default() };
+    let admitted = house.store.call_admit(at, &call).await.expect("answered");
+    assert!(matches!(admitted, Admission::Granted), "{admitted:?}");
+    let end = CallEnd {
+        response: Some(json!({})),
+        input_tokens: Some(7),
+        output_tokens: Some(3),
+        cost_micro: Some(20),
+        ..CallEnd::default()
+    };
     house.store.call_ended(call.id, &end).await.expect("ended");
+    let other = NewCall { id: uuid::Uuid::new_v4(), call_no: 2, ..call };
+    house.store.call_admit(at, &other).await.expect("answered");
     let report = NewArtifact {
         report: "r".to_owned(),
         date: "2026-08-14".to_owned(),
@@ -70,6 +84,11 @@ async fn a_task_goes_with_all_that_hangs_on_it_and_its_key_and_report_stay() {
     };
     house.store.keep_artifact(task, attempt.token, &report).await.expect("kept");
     let _ = house.record(&attempt, completed()).await;
+    days_later(&house, 31).await;
+    let held = house.store.prune(&keep()).await.expect("pruned");
+    assert_eq!(held.tasks, 0, "a call under way holds a part of its quota");
+    house.store.end_lost_calls().await.expect("swept");
+    let paid = usage(&house).await;
 
     days_later(&house, 29).await;
     assert_eq!(house.store.prune(&keep()).await.expect("pruned"), Pruned::default());
@@ -83,8 +102,15 @@ async fn a_task_goes_with_all_that_hangs_on_it_and_its_key_and_report_stay() {
         assert_eq!(rows(&house, table).await, 0, "{table}");
     }
     assert_eq!((rows(&house, "execution_keys").await, rows(&house, "artifacts").await), (1, 1));
+    assert_eq!(usage(&house).await, paid, "what was paid is still known");
+    assert_eq!((paid[0].calls, paid[0].unknown, paid[0].input_tokens), (2, 1, 7));
     let month = Retention { artifacts: Some(DAY * 30), ..keep() };
     assert_eq!(house.store.prune(&month).await.expect("pruned").artifacts, 1);
+}
+
+/// What calls cost, by type: the same whether their tasks are there or gone.
+async fn usage(house: &House) -> Vec<UsageRow> {
+    house.store.usage(UsageBy::Type, None, None).await.expect("read")
 }
 
 #[tokio::test]

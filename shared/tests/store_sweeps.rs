@@ -100,6 +100,37 @@ async fn three_crashes_make_a_dead_letter_and_one_alert() {
     assert_eq!(house.store.alerts(10).await.expect("read").len(), 1);
 }
 
+/// What gets on between its crashes is no killer: a new step begins the count again. One that is kept
+/// anew is none, or a killer could look alive by repeating itself.
+#[tokio::test]
+async fn a_crash_after_a_new_step_is_the_first_in_a_row() {
+    let house = House::open().await;
+    let task = house.given(|_| ()).await;
+    let mut clock = 0;
+    let mut crash_after = async |step: Option<(&str, &str)>| {
+        let by = house.worker().await;
+        let attempt = house.claimed(task, by).await;
+        if let Some((name, input)) = step {
+            let (hash, result) = (input.as_bytes(), serde_json::json!(1));
+            let keep =
+                house.store.keep_step(task, attempt.token, name, hash, &result, Duration::ZERO);
+            assert!(keep.await.expect("kept"));
+        }
+        clock += 60;
+        house.database.move_clock(clock).await;
+        house.store.rescue().await.expect("swept");
+        let row = house.store.task(task).await.expect("read").expect("a task");
+        (row.summary.state, row.summary.crashes)
+    };
+
+    for turn in 1..=4 {
+        let step = format!("turn-{turn}");
+        assert_eq!(crash_after(Some((&step, "a"))).await, (TaskState::Queued, 1));
+        assert_eq!(crash_after(None).await, (TaskState::Queued, 2));
+    }
+    assert_eq!(crash_after(Some(("turn-1", "b"))).await, (TaskState::Dead, 3));
+}
+
 #[tokio::test]
 async fn an_overdue_attempt_is_given_back_though_its_worker_lives() {
     let house = House::open().await;

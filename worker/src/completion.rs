@@ -65,6 +65,11 @@ impl Context {
         F: FnMut(Tx) -> Fut,
         Fut: Future<Output = Result<Value, TaskError>>,
     {
+        if self.is_inside() {
+            return Err(TaskError::permanent(
+                "it completes its task together with its writes, and cannot run as a tool in another",
+            ));
+        }
         let mut pauses = Pauses::new();
         let mut round = 1;
         loop {

@@ -89,7 +89,7 @@ impl Pool {
                 body_size: delivery.raw().len(),
                 worker: &self.processor.label,
                 redelivered: delivery.redelivered(),
-                ..spans::Delivery::default()
+                delivery_tag: delivery.tag(),
             },
             delivery.traceparent(),
             delivery.header("previous-attempt"),

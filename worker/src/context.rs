@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::completion::Ending;
+use crate::handler::Handlers;
 use crate::llm::Models;
 
 /// Prefix of a payload's reference to a secret.
@@ -63,8 +64,13 @@ pub struct Context {
     pub(crate) ending: Ending,
     pub(crate) traceparent: Option<String>,
     cancelled: CancellationToken,
+    draining: CancellationToken,
+    handlers: Arc<Handlers>,
+    /// The step of a session that this is the inside of.
+    within: Option<String>,
     idempotency_key: String,
     started: Instant,
+    last_attempt: bool,
 }
 
 impl Context {
@@ -83,8 +89,12 @@ impl Context {
             ending: Ending::default(),
             traceparent: None,
             cancelled,
+            draining: CancellationToken::new(),
+            handlers: Arc::default(),
+            within: None,
             idempotency_key: attempt.idempotency_key(),
             started: Instant::now(),
+            last_attempt: attempt.retry.delay_after(attempt.failures + 1, 0.0).is_none(),
         }
     }
 
@@ -95,9 +105,55 @@ impl Context {
         self
     }
 
+    /// The same, among the handlers of its worker, and told when that drains.
+    #[must_use]
+    pub fn among(mut self, handlers: Arc<Handlers>, draining: CancellationToken) -> Self {
+        self.handlers = handlers;
+        self.draining = draining;
+        self
+    }
+
+    /// The same for another handler, which runs as a step of this one: what it does outside has a key
+    /// of the step, its own steps and calls are named after it, and it cannot complete the task.
+    #[must_use]
+    pub fn inside(&self, step: &str) -> Self {
+        let mut inner = self.clone();
+        inner.idempotency_key = format!("{}:{step}", self.idempotency_key);
+        inner.within = Some(self.step_name(step));
+        inner
+    }
+
+    /// The handlers of this worker, for those that use others.
+    pub fn handlers(&self) -> &Handlers {
+        &self.handlers
+    }
+
+    /// True once the worker has been told to stop: a long task hands over at its next step.
+    pub fn is_draining(&self) -> bool {
+        self.draining.is_cancelled()
+    }
+
+    /// True in a handler that is a step of another one.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.within.is_some()
+    }
+
+    /// A step's name in the task's rows.
+    pub(crate) fn step_name(&self, step: &str) -> String {
+        match &self.within {
+            Some(outer) => format!("{outer}/{step}"),
+            None => step.to_owned(),
+        }
+    }
+
     /// What is left of the attempt's time.
     pub fn time_left(&self) -> Duration {
         self.timeout.saturating_sub(self.started.elapsed())
+    }
+
+    /// True when a failure of this attempt would be the task's last: no retry is left.
+    pub fn is_last_attempt(&self) -> bool {
+        self.last_attempt
     }
 
     /// The same in every attempt of the task: send it along with effects elsewhere.
@@ -122,7 +178,7 @@ impl Context {
         F: Future<Output = Result<T, TaskError>>,
     {
         let hash = Sha256::digest(input.to_string().as_bytes()).to_vec();
-        let store = &self.house.store;
+        let (store, name) = (&self.house.store, &self.step_name(name));
         if let Some(kept) = answered(|| store.step(self.task_id, name)).await?
             && kept.input_hash == hash
             && let Ok(value) = serde_json::from_value(kept.result)
@@ -141,6 +197,9 @@ impl Context {
 
     /// Tells how far the work is; shown by `producer tasks show`.
     pub async fn progress(&self, done: u64, failed: u64) -> Result<(), TaskError> {
+        if self.is_inside() {
+            return Ok(()); // the outer handler's to tell
+        }
         let store = &self.house.store;
         let ours = answered(|| store.progress(self.task_id, self.token, done, failed)).await?;
         if ours { Ok(()) } else { Err(claim_lost()) }
@@ -164,6 +223,20 @@ impl Context {
         match text.strip_prefix(SECRET_PREFIX) {
             Some(name) => Ok(self.secret(name)?.expose_secret().to_owned()),
             None => Ok(text.to_owned()),
+        }
+    }
+
+    /// A copy of a value whose texts, names of fields included, hold no known secret.
+    pub fn redacted(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.redact(&text)),
+            Value::Array(items) => items.into_iter().map(|item| self.redacted(item)).collect(),
+            Value::Object(fields) => {
+                let redacted =
+                    |(name, item): (String, _)| (self.redact(&name), self.redacted(item));
+                Value::Object(fields.into_iter().map(redacted).collect())
+            }
+            other => other,
         }
     }
 

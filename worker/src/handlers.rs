@@ -1,5 +1,6 @@
 //! The task types of the house, by name. Adding one touches this list and its own file.
 
+mod agent_session;
 mod db_query;
 mod http_call;
 mod model_invoke;
@@ -12,6 +13,7 @@ use shared::domain::payloads::{Payload, Probe as ProbePayload};
 use shared::store::source::Sources;
 
 use crate::handler::Handlers;
+use agent_session::AgentSession;
 use db_query::DbQuery;
 use http_call::HttpCall;
 use model_invoke::ModelInvoke;
@@ -23,6 +25,7 @@ use web::Web;
 pub fn all(config: &Config) -> Handlers {
     let (web, sources) = (Web::new(&config.http), Sources::open(config));
     let handlers = Handlers::new()
+        .with(AgentSession)
         .with(DbQuery::new(sources.clone()))
         .with(HttpCall::new(web.clone()))
         .with(ModelInvoke)

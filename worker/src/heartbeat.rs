@@ -135,10 +135,8 @@ impl Beat {
     /// The first identity is not taken while another house lives in this database: its processes would
     /// see ours and wait in turn. Who is in does not ask again.
     async fn register(&self, incarnation: Incarnation, first: bool) -> Result<(), Error> {
-        if first {
-            self.store.check_place().await?;
-        }
-        self.store.register(&self.registration(incarnation)).await
+        let who = self.registration(incarnation);
+        if first { self.store.register_first(&who).await } else { self.store.register(&who).await }
     }
 
     fn registration(&self, id: Incarnation) -> Registration {

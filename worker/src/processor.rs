@@ -20,7 +20,7 @@ use shared::telemetry::{metrics, names};
 use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::context::{Context, House, claim_lost};
 use crate::gate::{self, Gate, SOLO_AGAIN, Turn};
@@ -156,7 +156,8 @@ impl Processor {
         let span = spans::attempt(attempt, &self.label);
         metrics::queue_wait(&attempt.task_type, attempt.waited);
         let context = Context::new(self.house.clone(), attempt, claimed.cancel.clone())
-            .traced(span.traceparent());
+            .traced(span.traceparent())
+            .among(self.handlers.clone(), self.shutdown.soft.clone());
         let ending = context.ending.clone();
         let result = match waited {
             Ok(()) => self.run(&claimed, context, &span).await,
@@ -337,13 +338,33 @@ fn tell(span: &Span, attempt: &Attempt, outcome: &outcome::Outcome, error: Optio
     let name = outcome.as_str();
     let class = error.map(|error| error.class().as_str());
     metrics::attempt_ended(&attempt.task_type, name, class);
+    // Around the attempt is the handling of its delivery, which came to the same.
+    let delivery = spans::current();
+    delivery.set(names::belfry::ATTEMPT, i64::from(attempt.run));
+    delivery.set(names::belfry::OUTCOME, name);
     span.set(names::belfry::OUTCOME, name);
+    if let outcome::Outcome::Retry { delay, .. } = outcome {
+        span.set(names::belfry::RETRY_DELAY_MS, delay.as_millis() as i64);
+    }
     let Some(error) = error else {
         info!(task.id = %attempt.task_id, "task.type" = %attempt.task_type, task.run = attempt.run,
             "completed");
         return;
     };
+    if matches!(error, TaskError::HandOver(_)) {
+        info!(task.id = %attempt.task_id, "task.type" = %attempt.task_type, task.run = attempt.run,
+            "{error}");
+        return;
+    }
     span.fail(error.class().as_str(), error.to_string());
+    delivery.fail(error.class().as_str(), error.to_string());
+    if let outcome::Outcome::Dead { failure } = outcome {
+        error!(name: "belfry.dead_letter", {
+            task.id = %attempt.task_id, "task.type" = %attempt.task_type, task.run = attempt.run,
+            outcome = name, error = %failure
+        }, "did not complete, and is a dead letter");
+        return;
+    }
     warn!(task.id = %attempt.task_id, "task.type" = %attempt.task_type, task.run = attempt.run,
         outcome = name, %error, "did not complete");
 }

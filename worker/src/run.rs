@@ -181,6 +181,7 @@ impl Worker {
             None => None,
         };
         self.processor.store.wait_until_usable(&self.shutdown.soft).await;
+        self.processor.store.begin_quotas(&self.config.quotas(), &self.shutdown.soft).await;
         self.spawn_sweeps();
         self.spawn_cancel_poll();
         self.spawn_restart();

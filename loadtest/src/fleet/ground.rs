@@ -108,7 +108,7 @@ impl Ground {
     }
 
     /// What its processes find in their environment.
-    pub(super) fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    pub fn environment(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.variables.iter().map(|(name, value)| (*name, value.expose_secret()))
     }
 

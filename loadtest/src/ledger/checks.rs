@@ -89,6 +89,7 @@ pub fn checks() -> &'static [Check] {
         3 "settled_tasks" Nothing "tasks, all ended", only_settled;
         3 "settled_queues" Queues "queues of work, all empty", only_settled;
         4 "paid_once" Nothing "answered model calls, none asked again";
+        4 "counters" TasksKept "quotas, each counting what its calls say";
         4 "sent" Nothing "model calls in flight, none of a task that has ended";
         4 "unknown" Nothing "model calls of unknown outcome (listed, never a violation)";
         5 "runs" Nothing "tasks, each run by as many attempts as it says";

@@ -52,6 +52,6 @@ mod tests {
         let config = config::load_str(&of(&options), "b.yaml", &|_| None).expect("right");
 
         assert_eq!(config.schedules.len(), 500);
-        assert_eq!(config.schedules[499].cron.as_str(), "0 57 23 * * *");
+        assert_eq!(config.schedules[499].cron.as_str(), "59 56 23 * * *");
     }
 }

@@ -6,6 +6,9 @@ use sha2::{Digest, Sha256};
 /// Words of the question that come back in the answer.
 const ECHOED_WORDS: usize = 12;
 
+/// Characters of the last message that the log keeps.
+const ENDING: usize = 200;
+
 /// A question as far as the stub understands it.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
@@ -14,7 +17,14 @@ pub(super) struct Question {
     prompt: String,
     /// The last thing the user said.
     last: String,
-    max_tokens: Option<u64>,
+    pub max_tokens: Option<u64>,
+    pub stream: bool,
+    /// A stream tells its tokens too.
+    pub include_usage: bool,
+    /// Messages of the conversation.
+    pub messages: usize,
+    /// The end of the last of them, whoever spoke.
+    pub ending: String,
     wants_json: bool,
     hash: String,
     pub input_tokens: u64,
@@ -35,6 +45,10 @@ impl Question {
             model,
             last: user.and_then(|at| texts.get(at)).cloned().unwrap_or_default(),
             max_tokens: limit.and_then(Value::as_u64),
+            stream: body["stream"] == true,
+            include_usage: body["stream_options"]["include_usage"] == true,
+            messages: messages.len(),
+            ending: texts.last().map(|text| ending(text)).unwrap_or_default(),
             wants_json: body["response_format"]["type"].as_str().is_some_and(|t| t != "text"),
             hash: format!("{:08x}", u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])),
             // Four characters a token and a few for the frame of each message.
@@ -65,6 +79,12 @@ impl Question {
             _ => (text.clone(), tokens(&text), "stop"),
         }
     }
+}
+
+/// The last characters of a text.
+fn ending(text: &str) -> String {
+    let skipped = text.chars().count().saturating_sub(ENDING);
+    text.chars().skip(skipped).collect()
 }
 
 fn tokens(text: &str) -> u64 {

@@ -13,8 +13,10 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 use super::answer::Question;
-use super::fault::{Fault, Rendered};
+use super::fault::Fault;
 use super::journal::Call;
+use super::render::{Rendered, Sent, render};
+use super::session;
 
 /// A request's own fault, in place of a script: a JSON step.
 const FAULT_HEADER: &str = "x-stub-step";
@@ -55,6 +57,10 @@ pub(super) async fn completions(
         question: question.hash().to_owned(),
         idempotency_key: text("idempotency-key"),
         traceparent: text("traceparent"),
+        stream: question.stream,
+        max_tokens: question.max_tokens,
+        messages: question.messages,
+        ending: question.ending.clone(),
         status: None,
         input_tokens: question.input_tokens,
         output_tokens: 0,
@@ -70,8 +76,9 @@ pub(super) async fn completions(
         Some(Ok(fault)) => fault,
         Some(Err(error)) => return refuse(400, &format!("{FAULT_HEADER}: {error}")),
     };
+    let fault = session::play(fault, &body);
     tokio::time::sleep(state.options.latency + Duration::from_millis(fault.hang_ms)).await;
-    let rendered = fault.render(&question);
+    let rendered = render(&fault, &question);
     state.journal.answered(at, &call, rendered.status, rendered.output_tokens);
     respond(&fault, rendered)
 }
@@ -102,14 +109,49 @@ fn respond(fault: &Fault, rendered: Rendered) -> Response {
     for (name, value) in &fault.headers {
         builder = builder.header(name, value);
     }
-    let body = match fault.cut_after {
-        Some(bytes) => {
-            builder = builder.header(header::CONTENT_LENGTH, rendered.body.len() + 1);
-            cut(&rendered.body, bytes)
+    let body = match (rendered.body, fault.cut_after) {
+        (Sent::Events(events), _) => streamed(fault, events),
+        (Sent::Whole(body), Some(bytes)) => {
+            builder = builder.header(header::CONTENT_LENGTH, body.len() + 1);
+            cut(&body, bytes)
         }
-        None => Body::from(rendered.body),
+        (Sent::Whole(body), None) if fault.drip_ms > 0 => {
+            dripping(body, Duration::from_millis(fault.drip_ms))
+        }
+        (Sent::Whole(body), None) => Body::from(body),
     };
     builder.body(body).unwrap_or_else(|error| refuse(500, &format!("the step is wrong: {error}")))
+}
+
+/// Events one by one, up to where the fault says.
+fn streamed(fault: &Fault, mut events: Vec<String>) -> Body {
+    let stream = fault.stream.clone();
+    let pause = Duration::from_millis(stream.pause_ms.max(1));
+    let cut = stream.cut_after.filter(|at| *at < events.len());
+    events.truncate(cut.unwrap_or(events.len()));
+    let sent = futures::stream::iter(events).then(move |event| async move {
+        tokio::time::sleep(pause).await;
+        Ok::<_, std::io::Error>(Bytes::from(event))
+    });
+    let end = futures::stream::once(async move {
+        // What was said goes out before the connection breaks.
+        tokio::time::sleep(pause).await;
+        if stream.stay_open {
+            std::future::pending::<()>().await;
+        }
+        let broken = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "cut by the stub");
+        if cut.is_some() { Err(broken) } else { Ok(Bytes::new()) }
+    });
+    Body::from_stream(sent.chain(end))
+}
+
+/// A body byte by byte.
+fn dripping(body: String, pause: Duration) -> Body {
+    let bytes = futures::stream::iter(body.into_bytes()).then(move |byte| async move {
+        tokio::time::sleep(pause).await;
+        Ok::<_, Infallible>(Bytes::from(vec![byte]))
+    });
+    Body::from_stream(bytes)
 }
 
 /// A body that breaks off: its connection is closed before the promised length.

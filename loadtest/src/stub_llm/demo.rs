@@ -163,8 +163,31 @@ async fn alerts(State(state): State<Arc<super::State>>) -> Json<Vec<Value>> {
     Json(state.demo.lock().alerts.clone())
 }
 
+#[derive(Debug, Deserialize)]
+struct Manner {
+    /// Milliseconds between the effect and its answer.
+    #[serde(default)]
+    ms: u64,
+    /// The same answer to every request, first or not.
+    #[serde(default)]
+    quiet: bool,
+}
+
 /// An effect that happens once per `Idempotency-Key`, as a careful service does it.
-async fn effect(State(state): State<Arc<super::State>>, headers: HeaderMap) -> Response {
+async fn effect(
+    state: State<Arc<super::State>>,
+    Query(manner): Query<Manner>,
+    headers: HeaderMap,
+) -> Response {
+    let answer = count_effect(&state, &headers);
+    tokio::time::sleep(Duration::from_millis(manner.ms)).await;
+    if manner.quiet && answer.status().is_success() {
+        return Json(json!({"done": true})).into_response();
+    }
+    answer
+}
+
+fn count_effect(state: &super::State, headers: &HeaderMap) -> Response {
     let Some(key) = headers.get("idempotency-key").and_then(|value| value.to_str().ok()) else {
         return (StatusCode::BAD_REQUEST, "no Idempotency-Key\n").into_response();
     };

@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use super::answer::Question;
-
 /// How long `hang` holds a call, longer than any client waits.
 const HANG_MS: u64 = 3_600_000;
 
@@ -48,8 +46,46 @@ pub struct Fault {
     pub usage: Option<Value>,
     /// Before the body: a byte order mark, blank lines.
     pub prefix: String,
+    /// Model that answers, in place of the one that was asked.
+    pub model: Option<String>,
+    /// Tools that the answer asks for, as on the wire, in place of its text.
+    #[serde(deserialize_with = "given")]
+    pub tool_calls: Option<Value>,
+    /// What the model thought, in `reasoning_content`.
+    pub reasoning: Option<String>,
+    /// A refusal, in place of the text.
+    pub refusal: Option<String>,
+    /// Send the body byte by byte, with such pauses.
+    pub drip_ms: u64,
+    /// How a stream misbehaves.
+    pub stream: StreamFault,
     /// How many calls it serves, default 1.
     pub times: Option<u32>,
+}
+
+/// How a stream misbehaves. An empty one is a proper stream.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StreamFault {
+    /// Break the connection after so many events.
+    pub cut_after: Option<usize>,
+    /// End it properly after so many events.
+    pub end_after: Option<usize>,
+    /// After `end_after`, this error as an event.
+    #[serde(deserialize_with = "given")]
+    pub error: Option<Value>,
+    /// Leave out `[DONE]`.
+    pub no_done: bool,
+    /// Never end the connection.
+    pub stay_open: bool,
+    /// Comments between the events.
+    pub keep_alive: bool,
+    /// Line ends of a carriage return and a line feed.
+    pub crlf: bool,
+    /// Pause before each event.
+    pub pause_ms: u64,
+    /// Answer in one piece, though a stream was asked for.
+    pub ignored: bool,
 }
 
 /// Tells a field that is null from one that is absent.
@@ -122,81 +158,19 @@ impl Fault {
             "length" => Self { finish_reason: Some("length".into()), ..proper },
             "bom" => Self { prefix: "\u{feff}\r\n\n  ".to_owned(), ..proper },
             "nul" => Self { content: Some("a\u{0}b".into()), ..proper },
+            "reasoning" => Self { reasoning: Some("let me think".to_owned()), ..proper },
+            "refusal" => Self { refusal: Some("I would rather not.".to_owned()), ..proper },
+            "cutstream" => Self {
+                stream: StreamFault { cut_after: Some(3), ..StreamFault::default() },
+                ..proper
+            },
+            "nodone" => {
+                Self { stream: StreamFault { no_done: true, ..StreamFault::default() }, ..proper }
+            }
             "nousage" => Self { usage: Some(Value::Null), ..proper },
             _ => Self::status(kind.parse().ok().filter(|status| (100..600).contains(status))?),
         })
     }
-
-    /// The body for a question, and its media type.
-    pub(super) fn render(&self, question: &Question) -> Rendered {
-        let (text, output_tokens, finish) = question.answer();
-        let status = self.status.unwrap_or(200);
-        let answered = self.body.is_none() && status < 400;
-        let body = match &self.body {
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
-            None if status >= 400 => self.error(status).to_string(),
-            None => self.completion(question, &text, output_tokens, finish).to_string(),
-        };
-        Rendered {
-            status,
-            body: format!("{}{body}", self.prefix),
-            content_type: self
-                .content_type
-                .clone()
-                .unwrap_or_else(|| "application/json".to_owned()),
-            output_tokens: if answered { output_tokens } else { 0 },
-        }
-    }
-
-    fn error(&self, status: u16) -> Value {
-        let (kind, code) = match status {
-            401 => ("invalid_request_error", "invalid_api_key"),
-            404 => ("invalid_request_error", "model_not_found"),
-            429 => ("rate_limit_error", "rate_limit_exceeded"),
-            400..=499 => ("invalid_request_error", "bad_request"),
-            503 | 529 => ("overloaded_error", "server_is_overloaded"),
-            _ => ("server_error", "server_error"),
-        };
-        let code = self.code.as_deref().unwrap_or(code);
-        let message = format!("the stub was told to answer {status}");
-        json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
-    }
-
-    fn completion(&self, question: &Question, text: &str, output: u64, finish: &str) -> Value {
-        let content = self.content.clone().unwrap_or_else(|| text.into());
-        let finish = self.finish_reason.clone().unwrap_or_else(|| finish.into());
-        let message = json!({"role": "assistant", "content": content});
-        let usual = json!([{"index": 0, "message": message, "finish_reason": finish}]);
-        let mut body = json!({
-            "id": format!("chatcmpl-{}", question.hash()),
-            "object": "chat.completion",
-            "created": 0,
-            "model": question.model,
-            "choices": self.choices.clone().unwrap_or(usual),
-        });
-        let usage = self.usage.clone().unwrap_or_else(|| {
-            json!({
-                "prompt_tokens": question.input_tokens,
-                "completion_tokens": output,
-                "total_tokens": question.input_tokens + output,
-            })
-        });
-        if !usage.is_null() {
-            body["usage"] = usage;
-        }
-        body
-    }
-}
-
-/// What goes out.
-#[derive(Debug)]
-pub(super) struct Rendered {
-    pub status: u16,
-    pub body: String,
-    pub content_type: String,
-    /// Tokens that were really written.
-    pub output_tokens: u64,
 }
 
 #[cfg(test)]

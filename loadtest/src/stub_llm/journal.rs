@@ -26,6 +26,14 @@ pub struct Call {
     pub idempotency_key: Option<String>,
     /// `traceparent`.
     pub traceparent: Option<String>,
+    /// A stream was asked for.
+    pub stream: bool,
+    /// Limit asked for.
+    pub max_tokens: Option<u64>,
+    /// Messages of the conversation.
+    pub messages: usize,
+    /// The end of the last of them.
+    pub ending: String,
     /// Status answered; null while it hangs.
     pub status: Option<u16>,
     /// Tokens read.

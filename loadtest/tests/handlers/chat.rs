@@ -115,7 +115,7 @@ fn check(seen: &(&str, shared::domain::outcome::Failure), fate: &str, words: &st
 }
 
 #[tokio::test]
-async fn each_trouble_has_its_fate_and_one_request() {
+async fn case_11_each_trouble_has_its_fate_and_one_request() {
     let house = House::open("").await;
     let mut requests = 0;
     for (model, expected, words) in [
@@ -123,20 +123,21 @@ async fn each_trouble_has_its_fate_and_one_request() {
         ("stub-quota", "dead", "waiting will not help"),
         ("stub-500", "retry", "answered 500"),
         ("stub-503-after2", "retry", "answered 503"),
-        ("stub-404", "dead", "/v1/chat/completions"),
+        ("stub-404", "dead", "has no model \"stub-404\""),
         ("stub-400", "dead", "refused the request (400)"),
         ("stub-html", "dead", "HTML page"),
         ("stub-error200", "snooze", "slow down"),
         ("stub-null", "retry", "no provider"),
         ("stub-nochoices", "retry", "no choices"),
-        ("stub-filter", "dead", "content filter"),
+        ("stub-filter", "dead", "withheld"),
+        ("stub-refusal", "dead", "withheld"),
     ] {
         let seen = fate(house.first("model_invoke", prompt(model)).await);
         requests += 1;
         check(&seen, expected, words);
         assert_eq!(house.stub.calls().len(), requests, "{model}: a hidden retry");
     }
-    for model in ["stub-bom", "stub-nul", "stub-length", "stub-nousage"] {
+    for model in ["stub-bom", "stub-nul", "stub-length", "stub-nousage", "stub-reasoning"] {
         house.first("model_invoke", prompt(model)).await.expect(model);
     }
     let estimated = house.database.client().await;
@@ -146,7 +147,7 @@ async fn each_trouble_has_its_fate_and_one_request() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_waits_at_least_as_long_as_asked() {
+async fn case_04_a_rate_limit_waits_at_least_as_long_as_asked() {
     let house = House::open("").await;
     match house.first("model_invoke", prompt("stub-429-after3600")).await {
         Err(TaskError::Snooze { delay, .. }) => {
@@ -164,13 +165,14 @@ async fn an_empty_answer_is_asked_for_once_more() {
     let first = fate(house.once(task).await);
     let second = fate(house.once(task).await);
 
-    check(&first, "retry", "empty answer");
-    check(&second, "dead", "empty answers");
+    check(&first, "retry", "empty");
+    check(&second, "dead", "replay the task to ask once more");
+    assert_eq!(second.1.class, ErrorClass::AnswerEmpty);
     assert_eq!(house.stub.calls().len(), 2);
 }
 
 #[tokio::test]
-async fn a_model_that_wants_the_other_limit_gets_it_from_then_on() {
+async fn case_17_a_model_that_wants_the_other_limit_gets_it_from_then_on() {
     let house = House::open("").await;
     let refusal = json!({"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'.",
         "param": "max_tokens", "code": "unsupported_parameter"}});
@@ -183,6 +185,33 @@ async fn a_model_that_wants_the_other_limit_gets_it_from_then_on() {
     assert_eq!(states, ["failed", "done"]);
     house.first("model_invoke", json!({"prompt": "another"})).await.expect("completed");
     assert_eq!(house.stub.calls().len(), 3);
+}
+
+/// Both names are refused: two requests, and no third.
+#[tokio::test]
+async fn case_17_a_model_that_wants_neither_name_is_not_asked_for_ever() {
+    let house = House::open("").await;
+    let refusal = json!({"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'.",
+        "param": "max_tokens", "code": "unsupported_parameter"}});
+    house.stub.script("m", vec![Fault { times: Some(9), ..Fault::status(400).body(refusal) }]);
+    let seen = fate(house.first("model_invoke", prompt("m")).await);
+    check(&seen, "dead", "max_completion_tokens");
+    assert_eq!(house.stub.calls().len(), 2);
+}
+
+/// What may have been billed for nothing is asked once more and no further.
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_asked_for_once_more() {
+    let house = House::open("").await;
+    for model in ["stub-nochoices", "stub-425"] {
+        let before = house.stub.calls().len();
+        let task = house.task("model_invoke", prompt(model)).await;
+        let (first, _) = fate(house.once(task).await);
+        let second = fate(house.once(task).await);
+        assert_eq!(first, "retry", "{model}");
+        check(&second, "dead", "replay the task to ask once more");
+        assert_eq!(house.stub.calls().len() - before, 2, "{model}");
+    }
 }
 
 #[tokio::test]

@@ -29,6 +29,8 @@ pub struct House {
     pub stub: Stub,
     pub config: Arc<Config>,
     pub worker: Incarnation,
+    /// Told to the handlers: their worker stops.
+    pub draining: CancellationToken,
     models: Models,
 }
 
@@ -41,9 +43,11 @@ impl House {
         let database = TestDatabase::create().await;
         let text = format!(
             "model:\n  base_url: STUB\n  api_key: ${{KEY}}\n  default_model: m\n  timeout: 2s\n  \
-             prices: {{m: {{input: 2, output: 10}}}}\nsecrets: {{token: \"${{TOKEN}}\"}}\n\
+             prices:\n    m: {{input: 2, output: 10}}\n    stub-session: {{input: 2, output: 10}}\n    \
+             fine: {{input: 2, cached_input: 0.5, output: 10, reasoning: 20}}\n  \
+             fallback: {{stub-404x9: [big]}}\nsecrets: {{token: \"${{TOKEN}}\"}}\n\
              http: {{allow_hosts: [127.0.0.1]}}\ntask_pools:\n  p: {{max_workers: 1, task_types: \
-             [http_call, db_query, model_invoke, report_generation, probe]}}\n{more}\n"
+             [http_call, db_query, model_invoke, report_generation, agent_session, probe]}}\n{more}\n"
         );
         let text = text.replace("STUB", &stub.url).replace("DSN", &database.dsn);
         let variables = |name: &str| match name {
@@ -64,7 +68,7 @@ impl House {
         };
         store.register(&who).await.expect("registered");
         let models = Models::from_config(&config);
-        Self { database, store, stub, config, worker, models }
+        Self { database, store, stub, config, worker, draining: CancellationToken::new(), models }
     }
 
     /// A task.
@@ -89,6 +93,7 @@ impl House {
             models: self.models.clone(),
         };
         Context::new(house, attempt, CancellationToken::new())
+            .among(Arc::new(handlers::all(&self.config)), self.draining.clone())
     }
 
     /// Runs a claimed attempt's handler.
@@ -104,6 +109,9 @@ impl House {
         let outcome = match &result {
             Ok(result) => Outcome::Completed { result: result.clone() },
             Err(TaskError::Permanent(failure)) => Outcome::Dead { failure: failure.clone() },
+            Err(TaskError::HandOver(failure)) => {
+                Outcome::Snooze { delay: Duration::ZERO, failure: failure.clone() }
+            }
             Err(error) => {
                 let failure = Failure::new(error.class(), error);
                 Outcome::Retry { delay: Duration::ZERO, failure }
@@ -156,6 +164,7 @@ pub fn fate(result: Result<Value, TaskError>) -> (&'static str, Failure) {
         Err(TaskError::Retry { failure, .. }) => ("retry", failure),
         Err(TaskError::Permanent(failure)) => ("dead", failure),
         Err(TaskError::Snooze { failure, .. }) => ("snooze", failure),
+        Err(TaskError::HandOver(failure)) => ("hand over", failure),
         Err(TaskError::Cancelled) => panic!("cancelled"),
     }
 }

@@ -86,11 +86,14 @@ pub fn to_the_inbox() -> Vec<Case> {
         format!(r#"{{"type":"probe","payload":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     let with = |field: &str| format!(r#"{{"type":"probe",{field}}}"#);
     cases.extend([
-        letter("", "invalid request: EOF"),
-        letter("\0", "invalid request: expected value"),
-        letter(b"\xff\xfe no text either".to_vec(), "invalid request: expected value"),
-        letter(deep, "invalid request: recursion limit exceeded"),
-        letter(with(r#""payload":{"echo":1e999999}"#), "invalid request: number out of range"),
+        letter("", "invalid request: one JSON object is wanted"),
+        letter("\0", "invalid request: one JSON object is wanted"),
+        letter(b"\xff\xfe no text either".to_vec(), "invalid request: one JSON object is wanted"),
+        letter(deep, "invalid request: payload: recursion limit exceeded"),
+        letter(
+            with(r#""payload":{"echo":1e999999}"#),
+            "invalid request: payload: number out of range",
+        ),
         letter(
             with(&format!(r#""payload":{{"echo":{}}}"#, "9".repeat(100_000))),
             "invalid request: ",
@@ -101,28 +104,31 @@ pub fn to_the_inbox() -> Vec<Case> {
             with(r#""payload":{"echo":"\u0000"}"#),
             "invalid request: the payload contains a NUL",
         ),
-        letter(r#"{"type":5}"#, "invalid request: invalid type: integer `5`"),
+        letter(r#"{"type":5}"#, "invalid request: type: invalid type: integer `5`"),
         letter(r#"{"type":"\u0000"}"#, "invalid request: no pool takes the task type"),
         letter(
             format!(r#"{{"type":"{}"}}"#, "t".repeat(200_000)),
             "invalid request: no pool takes",
         ),
         letter(with(&format!(r#""{}":1"#, "f".repeat(200_000))), "invalid request: unknown field"),
-        letter(with(r#""key":[]"#), "invalid request: invalid type: sequence"),
+        letter(with(r#""key":[]"#), "invalid request: key: invalid type: sequence"),
         letter(with(r#""key":"a\u0000""#), "invalid request: an execution key must be printable"),
         letter(
             with(&format!(r#""key":"{}""#, "k".repeat(200_000))),
             "invalid request: an execution key has at most",
         ),
-        letter(with(r#""name":{}"#), "invalid request: invalid type: map"),
+        letter(with(r#""name":{}"#), "invalid request: name: invalid type: map"),
         letter(with(r#""name":"a\u0000""#), "invalid request: a name must be printable"),
         letter(with(r#""delay":{}"#), "invalid request: "),
         letter(with(r#""delay":1e300"#), "invalid request: "),
         letter(with(r#""delay":"99999999999999999999d""#), "invalid request: delay"),
         letter(with(r#""timeout":-1"#), "invalid request: timeout"),
-        letter(with(r#""max_retry":-1"#), "invalid request: invalid value: integer `-1`"),
+        letter(
+            with(r#""max_retry":-1"#),
+            "invalid request: max_retry: invalid value: integer `-1`",
+        ),
         letter(with(r#""max_retry":4294967295"#), "invalid request: at most 1000 retries"),
-        letter("[]", "invalid request: invalid length 0"),
+        letter("[]", "invalid request: one JSON object is wanted"),
         case(unknown(), End::Letter("this is the message of a task, not a request")),
         case(
             Sent::body(with(r#""payload":{"echo":"its id has a NUL"}"#)).message_id(b"a\0b"),

@@ -15,8 +15,8 @@ use shared::domain::retry::RetryPolicy;
 use shared::domain::schedule::{Overlap, Schedule};
 use shared::domain::task::{Due, NewTask, Priority, Semantics, TaskId};
 use shared::store::{
-    Asked, CallEnd, CallStart, Claim, Completion, HandRun, HandRunEnd, NewCall, Registration,
-    Store, TickInput,
+    Admission, Asked, CallEnd, CallStart, Claim, Completion, HandRun, HandRunEnd, NewCall,
+    Registration, Store, TickInput,
 };
 use shared::testing::{TestDatabase, needed, put_in_force};
 
@@ -292,9 +292,12 @@ impl House {
             endpoint: "model:80".to_owned(),
             model: "m".to_owned(),
             traceparent: None,
+            est_tokens: 10,
+            est_cost_micro: Some(100),
         };
         let at = CallStart { task: attempt.task_id, token: attempt.token, step: "ask" };
-        assert!(self.store.call_sent(at, &call).await.expect("sent"));
+        let admitted = self.store.call_admit(at, &call).await.expect("asked");
+        assert!(matches!(admitted, Admission::Granted), "{admitted:?}");
         self.store.call_ended(id, &end).await.expect("ended");
     }
 

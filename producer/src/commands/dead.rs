@@ -253,7 +253,8 @@ async fn traced(store: &Store, task: TaskId, by: &str) -> Answer {
     let row = row.as_ref();
     let origin = row.and_then(|row| row.traceparent.as_deref());
     let last = row.and_then(|row| row.attempts.last()?["traceparent"].as_str());
-    drop(spans::replay(&task.to_string(), by, origin, last));
+    let task_type = row.map_or("unknown", |row| row.summary.task_type.as_str());
+    drop(spans::replay(&task.to_string(), task_type, by, origin, last));
     Ok(())
 }
 

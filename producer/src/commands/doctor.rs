@@ -1,8 +1,10 @@
 //! `producer doctor`: one line a check, with the mend where it failed.
 //!
-//! It changes nothing, and asks each service with a limit of its own.
+//! It changes nothing, and asks each service with a limit of its own. Only `--model` costs something:
+//! one small question, by the way that the workers take.
 
 mod checks;
+mod ping;
 
 use std::time::Duration;
 
@@ -25,6 +27,10 @@ pub struct Doctor {
     /// Repeat until everything is well, at most for this long
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     wait: Option<Duration>,
+    /// Ask a model one small, paid question instead: the default model, or this one
+    #[arg(long, value_name = "NAME", num_args = 0..=1, conflicts_with = "wait")]
+    #[expect(clippy::option_option, reason = "clap's shape of a flag with an optional value")]
+    model: Option<Option<String>>,
 }
 
 /// The answer of one check. JSON: one object with these keys.
@@ -38,21 +44,34 @@ pub struct Check {
     pub detail: String,
     /// What to do; empty when it is well.
     pub mend: String,
+    /// Which setting or side is at fault, in a word; only of a model that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<&'static str>,
     /// True when a service did not answer.
     #[serde(skip)]
     pub unreachable: bool,
+    /// True when the configuration is wrong.
+    #[serde(skip)]
+    pub misconfigured: bool,
 }
 
 impl Check {
     /// It is well.
     fn ok(check: &'static str, detail: impl Into<String>) -> Self {
-        Self { check, ok: true, detail: detail.into(), mend: String::new(), unreachable: false }
+        Self {
+            check,
+            ok: true,
+            detail: detail.into(),
+            mend: String::new(),
+            cause: None,
+            unreachable: false,
+            misconfigured: false,
+        }
     }
 
     /// It is not.
     fn failed(check: &'static str, detail: impl Into<String>, mend: impl Into<String>) -> Self {
-        let (detail, mend) = (detail.into(), mend.into());
-        Self { check, ok: false, detail, mend, unreachable: false }
+        Self { ok: false, mend: mend.into(), ..Self::ok(check, detail) }
     }
 
     /// It could not be asked, or the answer was an error.
@@ -65,6 +84,11 @@ impl Check {
 /// Runs it.
 pub async fn run(args: Doctor, context: &Context) -> Answer {
     let config = context.config()?;
+    if let Some(model) = args.model {
+        let checks = vec![ping::ping(&config, model).await];
+        tell(&checks, context.json)?;
+        return verdict(&checks);
+    }
     let deadline = args.wait.map(|wait| Instant::now() + wait);
     let checks = loop {
         let checks = examine(&config).await;
@@ -110,6 +134,8 @@ fn verdict(checks: &[Check]) -> Answer {
     let said = format!("{} failed", counted(failed, "check"));
     Err(if checks.iter().any(|check| check.unreachable) {
         CommandError::Unreachable(said)
+    } else if checks.iter().any(|check| check.misconfigured) {
+        CommandError::Usage(said)
     } else {
         CommandError::Failed(said)
     })

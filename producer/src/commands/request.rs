@@ -41,6 +41,7 @@ impl Request {
     pub fn task(self, config: &Config) -> Result<NewTask, String> {
         let pool = pool_of(config, &self.task_type)?;
         check_for(&self.task_type, &self.payload)?;
+        payloads::check_tools(&self.task_type, &self.payload, &config.session_tools)?;
         let mut task = NewTask::ad_hoc(&self.task_type, pool, self.payload);
         if let Some(name) = self.name {
             task.name = checked_name(name)?;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use shared::config::parse_duration;
+use shared::domain::quota::dollars;
 use shared::domain::task::{TaskId, TaskState};
 use shared::store::{Store, TaskFilter, TaskRow, TaskSummary};
 use shared::telemetry::context;
@@ -12,8 +14,12 @@ use shared::telemetry::context;
 use super::connect::{Context, bounded};
 use super::error::{self, Answer, CommandError};
 use super::output::{self, fields, or_dash, short, time, time_or_dash};
+use super::transcript;
 use super::wait;
 use super::why;
+
+/// Steps and model calls that are shown of each task.
+const SHOWN: usize = 50;
 
 /// Looks at tasks, cancels and awaits them.
 #[derive(Debug, Subcommand)]
@@ -170,12 +176,6 @@ pub fn sheet(task: &TaskRow) -> String {
     let summary = &task.summary;
     let progress = task.progress.map(|p| format!("{} done, {} failed", p.done, p.failed));
     let error = summary.error_class.as_ref().map(|_| wait::failure(task));
-    let lists = [("steps", &task.steps), ("model calls", &task.llm_calls)];
-    let counts = lists.map(|(word, list)| match list.as_array().map_or(0, Vec::len) {
-        0 => None,
-        n => Some(format!("{n} {word} (--json shows them)")),
-    });
-    let [steps, calls] = counts;
     let head = fields(&[
         ("task", Some(summary.task_id.to_string())),
         ("type", Some(format!("{} in {}", summary.task_type, summary.pool))),
@@ -204,11 +204,49 @@ pub fn sheet(task: &TaskRow) -> String {
         ("payload", Some(output::pretty(&task.payload))),
         ("result", task.result.as_ref().map(output::pretty)),
         ("error", error),
-        ("steps", steps),
-        ("model calls", calls),
     ]);
     let attempts = task.attempts.iter().map(attempt_line);
-    std::iter::once(head).chain(attempts).collect::<Vec<_>>().join("\n")
+    let steps = lines(&task.steps, "steps", step_line);
+    let calls = lines(&task.llm_calls, "model calls", call_line);
+    let all = std::iter::once(head).chain(attempts).chain(steps).chain(calls);
+    let all = all.chain(transcript::lines(task));
+    all.collect::<Vec<_>>().join("\n")
+}
+
+/// The last of a list, and how many there are before them.
+fn lines(list: &Value, word: &str, line: fn(&Value) -> String) -> Vec<String> {
+    let all = list.as_array().map_or(&[][..], Vec::as_slice);
+    let hidden = all.len().saturating_sub(SHOWN);
+    let before = (hidden > 0).then(|| format!("… {hidden} {word} before (--json shows them)"));
+    before.into_iter().chain(all[hidden..].iter().map(line)).collect()
+}
+
+fn step_line(step: &Value) -> String {
+    let name = step["name"].as_str().unwrap_or_default();
+    let took = step["took_ms"].as_i64().unwrap_or(0) as f64 / 1000.0;
+    format!("step {name}: kept in attempt {}  {took:.3} s{}", step["run"], cost(step))
+}
+
+fn call_line(call: &Value) -> String {
+    let text = |key: &str| call[key].as_str();
+    let at = |key: &str| text(key).and_then(|at| at.parse::<DateTime<Utc>>().ok());
+    let took = at("started_at").zip(at("ended_at")).map(|(from, to)| to - from);
+    let tokens = call["input_tokens"].as_i64().zip(call["output_tokens"].as_i64());
+    format!(
+        "model call {} of {}: {} {}{}{}{}{}",
+        call["call_no"],
+        text("step").unwrap_or_default(),
+        text("model").unwrap_or_default(),
+        text("state").unwrap_or_default(),
+        took.map(|took| format!("  {:.3} s", took.as_seconds_f64())).unwrap_or_default(),
+        tokens.map(|(input, output)| format!("  {input} + {output} tokens")).unwrap_or_default(),
+        cost(call),
+        text("error_class").map(|class| format!("  {class}")).unwrap_or_default(),
+    )
+}
+
+fn cost(row: &Value) -> String {
+    row["cost_micro"].as_i64().map(|micro| format!("  ${:.6}", dollars(micro))).unwrap_or_default()
 }
 
 fn attempt_line(attempt: &Value) -> String {

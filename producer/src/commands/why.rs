@@ -99,7 +99,20 @@ fn paragraph(task: &TaskRow, around: &Around) -> String {
         TaskState::Cancelled => cancelled(task),
     };
     let hindrance = hindrance(summary.state, &summary.pool, around);
-    format!("Task {} ({}) {now}{hindrance}", summary.task_id, summary.task_type)
+    let sent_away = sent_away(task);
+    format!("Task {} ({}) {now}{sent_away}{hindrance}", summary.task_id, summary.task_type)
+}
+
+/// Why one that waits was not let in, where a limit or the other side said so.
+fn sent_away(task: &TaskRow) -> String {
+    let summary = &task.summary;
+    let waits = matches!(summary.state, TaskState::Scheduled | TaskState::Queued);
+    match &summary.error_message {
+        Some(said) if waits && summary.error_class.as_deref() == Some("throttled") => {
+            format!(" Its last attempt was asked to wait, which costs nothing: {said}.")
+        }
+        _ => String::new(),
+    }
 }
 
 fn queued(task: &TaskRow) -> String {
@@ -283,6 +296,17 @@ mod tests {
         check(TaskState::Dead, &served(), &["after 2 attempts", "`producer dead replay 7`"]);
         check(TaskState::Dead, &Around::default(), &["letter is closed"]);
         check(TaskState::Cancelled, &served(), &["was cancelled; it ended at"]);
+    }
+
+    #[test]
+    fn one_that_a_limit_sent_away_says_so() {
+        let mut parked = task(TaskState::Scheduled);
+        parked.summary.error_class = Some("throttled".into());
+        parked.summary.error_message = Some("the daily budget of the model m is spent".into());
+        let said = paragraph(&parked, &served());
+        assert!(said.ends_with("nothing: the daily budget of the model m is spent."), "{said}");
+        parked.summary.state = TaskState::Completed;
+        assert!(!paragraph(&parked, &served()).contains("budget"));
     }
 
     #[test]

@@ -194,7 +194,7 @@ impl Drop for House {
 /// `mine` is a type of the user's own: Belfry does not judge its payloads.
 pub const POOLS: &str = "\
 task_pools:
-  io_pool: {max_workers: 20, task_types: [http_call, mine]}
+  io_pool: {max_workers: 20, task_types: [http_call, agent_session, mine]}
   cpu_pool: {max_workers: 4, task_types: [data_processing]}
 ";
 

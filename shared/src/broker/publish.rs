@@ -27,6 +27,7 @@ use crate::domain::delay::Rung;
 use crate::domain::message::Message;
 use crate::domain::outcome::ErrorClass;
 use crate::shutdown::Shutdown;
+use crate::telemetry::spans;
 
 /// Longest wait for a confirm, queueing included.
 pub const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
@@ -107,6 +108,7 @@ impl Publisher {
         shutdown: &Shutdown,
     ) -> Result<Self, Error> {
         let address = settings.address()?;
+        spans::broker_is(&address.host, address.port);
         let (requests, inbox) = mpsc::channel(WINDOW);
         let (state, watched) = watch::channel(State::Connecting { last_error: None });
         let (refused, seen) = watch::channel(None);

@@ -1,11 +1,13 @@
 //! Questions to a loaded configuration, and what it says when a value is missing.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
 
 use super::problems::{Problem, Problems};
 use super::{Config, Pool};
+use crate::domain::quota::{Limits, Quota, Scope};
 
 /// A value that is needed now and was given neither in the file nor in the environment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,15 +45,6 @@ impl Config {
         })
     }
 
-    /// Where the default model endpoint is.
-    pub fn model_base_url(&self) -> Result<&str, Missing> {
-        self.model.base_url.as_deref().ok_or(Missing {
-            what: "model endpoint",
-            key: "model.base_url",
-            variable: "MODEL_BASE_URL",
-        })
-    }
-
     /// The model that is asked when a payload names none.
     pub fn default_model(&self) -> Result<&str, Missing> {
         self.model.default_model.as_deref().ok_or(Missing {
@@ -59,6 +52,19 @@ impl Config {
             key: "model.default_model",
             variable: "MODEL_NAME",
         })
+    }
+
+    /// All limits and budgets.
+    pub fn quotas(&self) -> Vec<Quota> {
+        let of = |scope: Scope, all: &BTreeMap<String, Limits>| {
+            let quotas = all.iter().map(move |(name, limits)| Quota {
+                scope,
+                name: name.clone(),
+                limits: limits.clone(),
+            });
+            quotas.collect::<Vec<_>>()
+        };
+        [of(Scope::Model, &self.model.limits), of(Scope::Schedule, &self.budgets)].concat()
     }
 
     /// An error where a part of the file (`tasks`, `reports.daily`) uses unset variables.

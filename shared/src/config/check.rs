@@ -98,16 +98,10 @@ pub(super) fn http_url(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// An HTTP URL that paths are put behind, and that is shown in messages: without credentials.
-pub(super) fn http_base_url(text: &str) -> Result<(), String> {
-    http_url(text)?;
-    if has_credentials(text) {
-        return Err("holds credentials; give the key as `api_key`".to_owned());
-    }
-    if text.contains(['?', '#']) {
-        return Err("paths are put behind it; remove what follows ? or #".to_owned());
-    }
-    Ok(())
+/// A model's base URL: a path is put behind its own, a query (Azure's `api-version`) stays, and a
+/// user with a password is basic authentication. It may hold secrets.
+pub(super) fn model_url(text: &str) -> Result<(), String> {
+    http_url(text.trim().trim_matches(['"', '\'']))
 }
 
 /// True for `https://user:password@host/`.

@@ -32,22 +32,25 @@ macro_rules! keys {
 
 keys! {
     ROOT "": "scheduler" "storage" "model" "task_pools" "tasks" "alerts" "sources" "secrets" "http"
-        "limits" "retention" "reports" "artifacts" "http_addr";
+        "limits" "retention" "reports" "artifacts" "handlers" "http_addr";
     SCHEDULER "scheduler": "heartbeat_interval" "heartbeat_ttl" "timezone" "max_retry"
         "retry_backoff_base" "retry_backoff_max";
     STORAGE "storage": "postgres" "rabbitmq" "redis";
     POSTGRES "storage.postgres": "dsn";
     RABBITMQ "storage.rabbitmq": "url" "prefix";
-    MODEL "model": "base_url" "api_key" "default_model" "timeout" "endpoints" "prices" "limits";
+    MODEL "model": "base_url" "api_key" "default_model" "timeout" "endpoints" "fallback" "prices"
+        "limits";
     ENDPOINT "model.endpoints.*": "base_url" "api_key" "models";
-    PRICE "model.prices.*": "input" "output";
-    MODEL_LIMIT "model.limits.*": "requests_per_minute" "tokens_per_minute" "tokens_per_day"
-        "cost_per_day";
+    PRICE "model.prices.*": "input" "cached_input" "output" "reasoning";
+    MODEL_LIMIT "model.limits.*": "requests_per_minute" "burst" "tokens_per_minute" "in_flight"
+        "daily_tokens" "daily_cost" "timezone" "over_budget";
+    OVER_BUDGET "model.limits.*.over_budget": "downgrade";
     POOL "task_pools.*": "max_workers" "task_types";
     TASK "tasks[*]": "name" "schedule" "timezone" "task_type" "payload" "execution_key_template"
         "overlap" "catch_up" "catch_up_window" "timeout" "max_retry" "retry_backoff_base"
         "retry_backoff_max" "semantics" "paused" "jitter" "start_at" "end_at" "deadline" "priority"
-        "renamed_from";
+        "renamed_from" "budget";
+    BUDGET "tasks[*].budget": "daily_tokens" "daily_cost" "over_budget";
     ALERTS "alerts": "webhook" "repeat";
     SOURCE "sources.*": "dsn" "mode" "max_rows" "statement_timeout";
     HTTP "http": "allow_hosts" "allow_private";
@@ -58,6 +61,8 @@ keys! {
     QUERY "reports.*.queries.*": "source" "sql" "params";
     FETCH "reports.*.fetches.*": "url" "headers";
     ARTIFACTS "artifacts": "dir";
+    HANDLERS "handlers": "agent_session";
+    AGENT_SESSION "handlers.agent_session": "tools";
 }
 
 /// What other schedulers call our keys, and which of ours is meant.
@@ -82,6 +87,11 @@ pub(super) const SYNONYMS: &[(&str, &str)] = &[
     ("url", "dsn"),
     ("concurrency", "max_workers"),
     ("query", "sql"),
+    ("tokens_per_day", "daily_tokens"),
+    ("cost_per_day", "daily_cost"),
+    ("rpm", "requests_per_minute"),
+    ("tpm", "tokens_per_minute"),
+    ("concurrency", "in_flight"),
 ];
 
 /// Keys of older schedulers that load and do nothing here, each with the reason.

@@ -15,6 +15,7 @@ mod documents;
 mod duration;
 mod environment;
 pub mod keys;
+mod limits;
 mod loading;
 mod payload;
 mod pools;
@@ -129,28 +130,35 @@ impl Loader<'_> {
         let pools = pools::pools(&root);
         let sources = sections::sources(&root);
         let secrets = sections::secrets(&root);
+        let session_tools = sections::session_tools(&root);
         let secret_names: Vec<&str> = secrets.keys().map(String::as_str).collect();
         let directory = Path::new(loading.name).parent().unwrap_or(Path::new(""));
+        let model = root.section("model", keys::MODEL);
+        let model = storage::model(&model, loading, scheduler.timezone);
         let schedule_context = schedules::Context {
             scheduler: &scheduler,
             pools: &pools,
             secrets: secret_names.clone(),
             sources: sources.keys().map(String::as_str).collect(),
             reports: root.entries("reports").into_iter().map(|(name, _)| name).collect(),
+            session_tools: &session_tools,
             payload_check: self.payload,
+            prices: &model.prices,
         };
         let report_context = reports::Context {
             sources: sources.keys().map(String::as_str).collect(),
             secrets: secret_names,
             directory,
         };
+        let tasks = schedules::schedules(loading, tasks, &schedule_context);
         Config {
             path: None,
             name: loading.name.to_owned(),
             database_url: storage::database_url(&storage, loading),
             rabbitmq: storage::rabbitmq(&storage, loading),
-            model: storage::model(&root.section("model", keys::MODEL), loading),
-            schedules: schedules::schedules(loading, tasks, &schedule_context),
+            budgets: tasks.budgets,
+            model,
+            schedules: tasks.schedules,
             alerts: sections::alerts(&root.section("alerts", keys::ALERTS)),
             http: sections::http(&root.section("http", keys::HTTP)),
             limits: sections::limits(&root.section("limits", keys::LIMITS)),
@@ -160,6 +168,7 @@ impl Loader<'_> {
                 .section("artifacts", keys::ARTIFACTS)
                 .get("dir")
                 .and_then(|place| Some(directory.join(place.text()?))),
+            session_tools: session_tools.clone(),
             http_addr: sections::http_addr(&root, loading),
             scheduler,
             pools,

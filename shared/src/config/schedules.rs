@@ -1,11 +1,12 @@
 //! `tasks`: the schedules.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 
 use super::check;
 use super::keys;
+use super::limits;
 use super::loading::Loading;
 use super::payload;
 use super::problems::suggestion;
@@ -13,8 +14,10 @@ use super::reader::{Place, Section};
 use super::sections;
 use super::timing;
 use super::yaml::{Entry, Kind};
-use super::{Pool, Scheduler};
+use super::{Pool, Price, Scheduler};
 use crate::domain::cron::Cron;
+use crate::domain::payloads;
+use crate::domain::quota::Limits;
 use crate::domain::schedule::{CatchUp, DEFAULT_CATCH_UP_WINDOW, Overlap, Schedule};
 use crate::domain::task::{
     DEFAULT_TIMEOUT, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, Priority, Semantics,
@@ -63,7 +66,19 @@ pub(super) struct Context<'a> {
     pub sources: Vec<&'a str>,
     /// Names of `reports`.
     pub reports: Vec<&'a str>,
+    /// Task types that may be tools of sessions.
+    pub session_tools: &'a [String],
     pub payload_check: PayloadCheck<'a>,
+    /// `model.prices`.
+    pub prices: &'a BTreeMap<String, Price>,
+}
+
+/// What is read of `tasks`.
+#[derive(Default)]
+pub(super) struct Tasks {
+    pub schedules: Vec<Schedule>,
+    /// By schedule.
+    pub budgets: BTreeMap<String, Limits>,
 }
 
 /// Reads all entries; those with problems are left out. Each is dropped once it is read.
@@ -71,27 +86,31 @@ pub(super) fn schedules(
     loading: &Loading<'_>,
     tasks: Option<Entry>,
     context: &Context<'_>,
-) -> Vec<Schedule> {
+) -> Tasks {
     let Some(Entry { line, value, .. }) = tasks.filter(|tasks| !tasks.value.is_null()) else {
-        return Vec::new();
+        return Tasks::default();
     };
     if !matches!(value.kind, Kind::List(_)) {
         Place { loading, node: &value, path: "tasks".to_owned(), line }.expected("a list");
     }
-    let Kind::List(items) = value.kind else { return Vec::new() };
+    let Kind::List(items) = value.kind else { return Tasks::default() };
     let mut names = Names::default();
-    let mut schedules = Vec::with_capacity(items.len());
+    let mut tasks = Tasks { schedules: Vec::with_capacity(items.len()), budgets: BTreeMap::new() };
     for (index, node) in items.into_iter().enumerate() {
         let path = format!("tasks[{index}]");
         let section = Place { loading, node: &node, path, line: node.line }.section(keys::TASK);
         let name = section.required("name").and_then(|place| names.own(&place));
         let renamed_from = section.get("renamed_from").and_then(|place| names.former(&place));
-        schedules.extend(
-            schedule(&section, name, context).map(|schedule| Schedule { renamed_from, ..schedule }),
-        );
+        let budget = limits::schedule_budget(&section, context.prices);
+        let Some(schedule) = schedule(&section, name, context) else { continue };
+        if let Some(budget) = budget {
+            let budget = Limits { timezone: schedule.timezone, ..budget };
+            tasks.budgets.insert(schedule.name.clone(), budget);
+        }
+        tasks.schedules.push(Schedule { renamed_from, ..schedule });
     }
     names.check_renames(loading);
-    schedules
+    tasks
 }
 
 /// The names of the file, with their lines.
@@ -241,6 +260,11 @@ fn payload(section: &Section<'_>, task_type: Option<&str>, context: &Context<'_>
     payload::check_texts(&place, &context.secrets);
     if let Some(task_type) = task_type
         && let Err(what) = (context.payload_check)(task_type, &payload)
+    {
+        place.problem(what);
+    }
+    if let Some(task_type) = task_type
+        && let Err(what) = payloads::check_tools(task_type, &payload, context.session_tools)
     {
         place.problem(what);
     }

@@ -15,6 +15,7 @@ use super::keys;
 use super::loading::Loading;
 use super::reader::{Place, Section};
 use super::{Alerts, HttpGuard, Limits, Retention, Scheduler, Source};
+use crate::domain::payloads::NEVER_TOOLS;
 use crate::domain::retry::RetryPolicy;
 
 /// Default of `scheduler.heartbeat_interval`: a dead worker's tasks are given back within 15 s.
@@ -35,6 +36,9 @@ const BROKER_CONSUMER_TIMEOUT: Duration = Duration::from_mins(30);
 pub const DEFAULT_CRASH_LIMIT: u64 = 3;
 /// Default of `limits.drain`; what stops a worker must have more patience than that.
 pub const DEFAULT_DRAIN: Duration = Duration::from_mins(1);
+/// Default of `handlers.agent_session.tools`: what reads, or asks through the network guard. What runs
+/// programs is somebody's decision.
+pub const DEFAULT_SESSION_TOOLS: [&str; 2] = ["http_call", "db_query"];
 const DAY: Duration = Duration::from_hours(24);
 
 /// Least `scheduler.heartbeat_interval`: below it a lease ends while its renewal is on its way.
@@ -184,6 +188,24 @@ pub(super) fn retention(section: &Section<'_>) -> Retention {
         execution_keys: days("execution_keys", 90),
         artifacts: given("artifacts"),
     }
+}
+
+/// `handlers.agent_session.tools`.
+pub(super) fn session_tools(root: &Section<'_>) -> Vec<String> {
+    let section = root.section("handlers", keys::HANDLERS);
+    let section = section.section("agent_session", keys::AGENT_SESSION);
+    let Some(place) = section.get("tools") else {
+        return DEFAULT_SESSION_TOOLS.map(str::to_owned).to_vec();
+    };
+    let tools = place.items().into_iter().filter_map(|place| {
+        let task_type = place.required_text()?;
+        if NEVER_TOOLS.contains(&task_type.as_str()) {
+            place.problem(format!("{task_type} cannot be a tool of a session; drop it"));
+            return None;
+        }
+        check::report(&place, check::word(&task_type, "-_.", 128)).map(|()| task_type)
+    });
+    tools.collect()
 }
 
 /// `http_addr`, else `BELFRY_HTTP_ADDR`.

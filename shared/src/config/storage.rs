@@ -19,9 +19,11 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::check;
 use super::keys;
+use super::limits;
 use super::loading::Loading;
 use super::reader::{Place, Section};
-use super::{Endpoint, Model, ModelLimit, Price, RabbitMq};
+use super::{Endpoint, Model, Price, RabbitMq};
+use crate::domain::answer::MAX_FALLBACKS;
 
 /// Default of `model.timeout`: long answers of slow models still fit.
 pub const DEFAULT_MODEL_TIMEOUT: Duration = Duration::from_mins(2);
@@ -66,18 +68,22 @@ pub(super) fn rabbitmq(storage: &Section<'_>, loading: &Loading<'_>) -> RabbitMq
 }
 
 /// `model`.
-pub(super) fn model(section: &Section<'_>, loading: &Loading<'_>) -> Model {
+pub(super) fn model(
+    section: &Section<'_>,
+    loading: &Loading<'_>,
+    timezone: chrono_tz::Tz,
+) -> Model {
     let any = |_: &str| Ok(());
     let base_url = secret_or_variable(
         section.get("base_url").as_ref(),
         loading,
         &["MODEL_BASE_URL"],
-        check::http_base_url,
+        check::model_url,
     );
     let prices = section.entries("prices").into_iter();
-    let limits = section.entries("limits").into_iter();
+    let prices = prices.map(|(name, place)| (name.to_owned(), price(place))).collect();
     Model {
-        base_url: base_url.map(|url| url.expose_secret().to_owned()),
+        base_url,
         api_key: secret_or_variable(
             section.get("api_key").as_ref(),
             loading,
@@ -93,8 +99,9 @@ pub(super) fn model(section: &Section<'_>, loading: &Loading<'_>) -> Model {
             .and_then(|place| place.positive_duration())
             .unwrap_or(DEFAULT_MODEL_TIMEOUT),
         endpoints: endpoints(section),
-        prices: prices.map(|(name, place)| (name.to_owned(), price(place))).collect(),
-        limits: limits.map(|(name, place)| (name.to_owned(), model_limit(place))).collect(),
+        fallback: fallback(section),
+        limits: limits::limits(section, &prices, timezone),
+        prices,
     }
 }
 
@@ -115,28 +122,39 @@ fn endpoints(model: &Section<'_>) -> BTreeMap<String, Endpoint> {
         let api_key = section.get("api_key").and_then(|place| place.secret());
         // Without its URL (an unset variable, noted) an endpoint does not exist yet.
         if let Some(place) = section.required("base_url")
-            && let Some(base_url) = place.text()
+            && let Some(base_url) = place.secret()
         {
-            check::report(&place, check::http_base_url(&base_url));
+            check::report(&place, check::model_url(base_url.expose_secret()));
             endpoints.insert(name.to_owned(), Endpoint { base_url, api_key, models });
         }
     }
     endpoints
 }
 
+/// `model.fallback`: by model, who stands in for it.
+fn fallback(model: &Section<'_>) -> BTreeMap<String, Vec<String>> {
+    let mut all = BTreeMap::new();
+    for (name, place) in model.entries("fallback") {
+        let models: Vec<String> = place.items().iter().filter_map(Place::required_text).collect();
+        if models.len() > MAX_FALLBACKS {
+            place.problem(format!("names more than {MAX_FALLBACKS} models"));
+        }
+        if models.iter().any(|model| model == name) {
+            place.problem(format!("{name} cannot stand in for itself"));
+        }
+        all.insert(name.to_owned(), models);
+    }
+    all
+}
+
 fn price(place: Place<'_>) -> Price {
     let section = place.section(keys::PRICE);
     let amount = |key| section.required(key).and_then(|place| place.amount()).unwrap_or_default();
-    Price { input: amount("input"), output: amount("output") }
-}
-
-fn model_limit(place: Place<'_>) -> ModelLimit {
-    let section = place.section(keys::MODEL_LIMIT);
-    let count = |key| section.get(key).and_then(|place| place.integer(1..=u64::MAX >> 1));
-    ModelLimit {
-        requests_per_minute: count("requests_per_minute"),
-        tokens_per_minute: count("tokens_per_minute"),
-        tokens_per_day: count("tokens_per_day"),
-        cost_per_day: section.get("cost_per_day").and_then(|place| place.amount()),
+    let optional = |key| section.get(key).and_then(|place| place.amount());
+    Price {
+        input: amount("input"),
+        cached_input: optional("cached_input"),
+        output: amount("output"),
+        reasoning: optional("reasoning"),
     }
 }

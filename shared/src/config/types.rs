@@ -12,6 +12,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 use serde_json::Value;
 
+use crate::domain::quota;
 use crate::domain::retry::RetryPolicy;
 use crate::domain::schedule::Schedule;
 
@@ -34,6 +35,8 @@ pub struct Config {
     pub pools: Vec<Pool>,
     /// `tasks`: the schedules.
     pub schedules: Vec<Schedule>,
+    /// `tasks[*].budget`, by schedule.
+    pub budgets: BTreeMap<String, quota::Limits>,
     /// `alerts`.
     pub alerts: Alerts,
     /// `sources`: named databases of `db_query`.
@@ -50,6 +53,9 @@ pub struct Config {
     pub reports: BTreeMap<String, Report>,
     /// `artifacts.dir`: where copies of artifacts are written, if anywhere.
     pub artifacts_dir: Option<PathBuf>,
+    /// `handlers.agent_session.tools`: task types that may be tools of sessions, default `http_call`
+    /// and `db_query`.
+    pub session_tools: Vec<String>,
     /// `http_addr`: `/livez`, `/readyz`, `/metrics`. Off when absent.
     pub http_addr: Option<SocketAddr>,
     /// What loads but does nothing here, or is unset: one sentence each, with line and path.
@@ -94,8 +100,8 @@ pub struct RabbitMq {
 /// `model`: the default endpoint and the named ones.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// `base_url`, else `MODEL_BASE_URL`.
-    pub base_url: Option<String>,
+    /// `base_url`, else `MODEL_BASE_URL`; it may hold a password or a query with a key.
+    pub base_url: Option<SecretString>,
     /// `api_key`, else `MODEL_API_KEY`, trimmed.
     pub api_key: Option<SecretString>,
     /// `default_model`, else `MODEL_NAME`.
@@ -104,30 +110,19 @@ pub struct Model {
     pub timeout: Duration,
     /// `endpoints.<name>`.
     pub endpoints: BTreeMap<String, Endpoint>,
+    /// `fallback.<model>`: who stands in for it, best first.
+    pub fallback: BTreeMap<String, Vec<String>>,
     /// `prices.<model>`: US dollars per million tokens.
     pub prices: BTreeMap<String, Price>,
     /// `limits.<model>`: what the whole fleet may ask of a model.
-    pub limits: BTreeMap<String, ModelLimit>,
-}
-
-/// `model.limits.<model>`; what is absent is unlimited.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ModelLimit {
-    /// Requests a minute.
-    pub requests_per_minute: Option<u64>,
-    /// Tokens a minute, input and output together.
-    pub tokens_per_minute: Option<u64>,
-    /// Tokens a day, input and output together.
-    pub tokens_per_day: Option<u64>,
-    /// US dollars a day, by `prices`.
-    pub cost_per_day: Option<f64>,
+    pub limits: BTreeMap<String, quota::Limits>,
 }
 
 /// `model.endpoints.<name>`.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// OpenAI-compatible base URL.
-    pub base_url: String,
+    /// OpenAI-compatible base URL; it may hold a password or a query with a key.
+    pub base_url: SecretString,
     /// Its key.
     pub api_key: Option<SecretString>,
     /// Models asked for there.
@@ -139,8 +134,12 @@ pub struct Endpoint {
 pub struct Price {
     /// Per million input tokens.
     pub input: f64,
+    /// Per million input tokens from the provider's cache; `None` is `input`.
+    pub cached_input: Option<f64>,
     /// Per million output tokens.
     pub output: f64,
+    /// Per million output tokens of reasoning; `None` is `output`.
+    pub reasoning: Option<f64>,
 }
 
 /// `task_pools.<name>`.

@@ -41,11 +41,19 @@ pub enum ErrorClass {
     UnknownOutcome,
     /// The payload does not fit the task type.
     Invalid,
+    /// A model's answer was cut where the whole was needed.
+    AnswerTruncated,
+    /// A model's answer had not a word in it.
+    AnswerEmpty,
+    /// A model, or a provider's filter, would not answer.
+    AnswerRefused,
+    /// A model's answer is not what was asked for: no JSON, not by its schema, no such tool.
+    AnswerInvalid,
 }
 
 impl ErrorClass {
     /// Every class.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::Retryable,
         Self::Permanent,
         Self::Throttled,
@@ -54,6 +62,10 @@ impl ErrorClass {
         Self::Interrupted,
         Self::UnknownOutcome,
         Self::Invalid,
+        Self::AnswerTruncated,
+        Self::AnswerEmpty,
+        Self::AnswerRefused,
+        Self::AnswerInvalid,
     ];
 
     /// The name in the database, in headers and in JSON.
@@ -67,6 +79,10 @@ impl ErrorClass {
             Self::Interrupted => "interrupted",
             Self::UnknownOutcome => "unknown_outcome",
             Self::Invalid => "invalid",
+            Self::AnswerTruncated => "answer_truncated",
+            Self::AnswerEmpty => "answer_empty",
+            Self::AnswerRefused => "answer_refused",
+            Self::AnswerInvalid => "answer_invalid",
         }
     }
 }
@@ -134,11 +150,19 @@ pub enum TaskError {
         /// Why, for the attempt's row.
         failure: Failure,
     },
+    /// Stopped by itself between two steps, with everything kept: goes on in the task's next message,
+    /// at once, on any worker. Neither a failure nor an interruption.
+    HandOver(Failure),
     /// The task was cancelled while it ran.
     Cancelled,
 }
 
 impl TaskError {
+    /// A long task's pause between two steps.
+    pub fn hand_over(message: impl fmt::Display) -> Self {
+        Self::HandOver(Failure::new(ErrorClass::Interrupted, message))
+    }
+
     /// A failure worth another attempt.
     pub fn retry(message: impl fmt::Display) -> Self {
         Self::Retry { failure: Failure::new(ErrorClass::Retryable, message), after: None }
@@ -166,6 +190,7 @@ impl TaskError {
         match self {
             Self::Retry { failure, .. }
             | Self::Permanent(failure)
+            | Self::HandOver(failure)
             | Self::Snooze { failure, .. } => failure.class,
             Self::Cancelled => ErrorClass::Interrupted,
         }
@@ -177,6 +202,7 @@ impl fmt::Display for TaskError {
         match self {
             Self::Retry { failure, .. } | Self::Permanent(failure) => failure.fmt(f),
             Self::Snooze { delay, failure } => write!(f, "snoozed for {delay:?}: {failure}"),
+            Self::HandOver(failure) => f.write_str(&failure.message),
             Self::Cancelled => f.write_str("cancelled"),
         }
     }
@@ -271,6 +297,8 @@ fn judge(
             Outcome::Snooze { delay: LEAST_THROTTLE, failure }
         }
         Err(TaskError::Snooze { delay, failure }) => Outcome::Snooze { delay, failure },
+        // Every step is kept, so that going on repeats nothing, not even for an at-most-once task.
+        Err(TaskError::HandOver(failure)) => Outcome::Snooze { delay: Duration::ZERO, failure },
         Err(TaskError::Permanent(failure)) => Outcome::Dead { failure },
         // It may have had its effect, and a second one is worse than none.
         Err(TaskError::Retry { failure, .. }) if semantics == Semantics::AtMostOnce => {
@@ -317,6 +345,7 @@ mod tests {
         check(Err(TaskError::retry("503")), 2, "dead: 503");
         check(Err(TaskError::permanent("403")), 0, "dead: 403");
         check(Err(TaskError::snooze(Duration::from_secs(30), "429")), 2, "snooze for 30s");
+        check(Err(TaskError::hand_over("10 steps")), 2, "snooze for 0ns");
         check(Err(TaskError::Cancelled), 0, "cancelled");
     }
 
@@ -339,6 +368,10 @@ mod tests {
         let outcome = decide(interrupted, 0, &RetryPolicy::default(), Semantics::AtMostOnce, 0.0);
         let Outcome::Dead { failure } = outcome else { panic!("{outcome:?}") };
         assert_eq!(failure.class, ErrorClass::UnknownOutcome);
+
+        let handed = Err(TaskError::hand_over("10 steps"));
+        let outcome = decide(handed, 0, &RetryPolicy::default(), Semantics::AtMostOnce, 0.0);
+        assert!(matches!(outcome, Outcome::Snooze { .. }), "nothing is unknown: {outcome:?}");
 
         let throttled = Err(TaskError::snooze(Duration::from_secs(1), "429"));
         let outcome = decide(throttled, 0, &RetryPolicy::default(), Semantics::AtMostOnce, 0.0);

@@ -34,19 +34,14 @@ pub async fn read_limited(
 
 /// Reads the first `max_bytes` of a body, until `deadline`; true when there was more.
 pub async fn read_up_to(
-    mut response: Response,
+    response: Response,
     max_bytes: usize,
     deadline: Instant,
 ) -> Result<(Bytes, bool), Error> {
-    let target = authority(response.url());
+    let mut pieces = Pieces::of(response);
     let mut body = BytesMut::new();
     loop {
-        let until = deadline.min(Instant::now() + IDLE);
-        let piece = timeout_at(until, response.chunk())
-            .await
-            .map_err(|_| Error::Timeout { target: target.clone(), sent: true })?
-            .map_err(|error| Error::of(error, &target))?;
-        let Some(piece) = piece else {
+        let Some(piece) = pieces.next(deadline.min(Instant::now() + IDLE)).await? else {
             return Ok((body.freeze(), false));
         };
         let room = max_bytes - body.len();
@@ -54,5 +49,27 @@ pub async fn read_up_to(
         if piece.len() > room {
             return Ok((body.freeze(), true));
         }
+    }
+}
+
+/// A body piece by piece, for whoever has walls of its own.
+#[derive(Debug)]
+pub struct Pieces {
+    response: Response,
+    target: String,
+}
+
+impl Pieces {
+    /// Of an answer.
+    pub fn of(response: Response) -> Self {
+        Self { target: authority(response.url()), response }
+    }
+
+    /// The next piece after decompression; `None` at the end.
+    pub async fn next(&mut self, until: Instant) -> Result<Option<Bytes>, Error> {
+        let piece = timeout_at(until, self.response.chunk()).await;
+        piece
+            .map_err(|_| Error::Timeout { target: self.target.clone(), sent: true })?
+            .map_err(|error| Error::of(error, &self.target))
     }
 }

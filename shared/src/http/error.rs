@@ -177,6 +177,20 @@ impl Error {
         }
     }
 
+    /// Names the proxy that stood between, where nothing came of the connection.
+    pub(super) fn through(self, proxy: &str) -> Self {
+        match self {
+            Self::Connect { target, why } => {
+                Self::Connect { target, why: format!("through the proxy {proxy}: {why}") }
+            }
+            Self::Timeout { target, sent: false } => {
+                let why = format!("through the proxy {proxy}: it did not answer in time");
+                Self::Connect { target, why }
+            }
+            other => other,
+        }
+    }
+
     pub(super) fn setup(error: &reqwest::Error) -> Self {
         Self::Setup(root(error))
     }

@@ -10,6 +10,7 @@ mod body;
 mod error;
 mod guard;
 mod payload;
+mod proxy;
 mod resolve;
 mod send;
 
@@ -19,10 +20,11 @@ use std::time::Duration;
 pub use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 pub use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 
-pub use body::{read_limited, read_up_to};
+pub use body::{Pieces, read_limited, read_up_to};
 pub use error::{Blocked, Error};
 pub use guard::Guard;
 pub use payload::{Call, PayloadClient, headers, payload_client};
+pub use proxy::proxy_of;
 pub use send::send;
 pub(crate) use send::send_unseen;
 

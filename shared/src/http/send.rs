@@ -3,16 +3,24 @@
 use std::time::Instant as Clock;
 
 use reqwest::header::HeaderValue;
-use reqwest::{Client, Request, RequestBuilder, Response};
+use reqwest::{Client, Request, RequestBuilder, Response, Version};
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, authority};
+use super::proxy::proxy_of;
+use crate::telemetry::names::network;
 use crate::telemetry::{metrics, spans};
 
-/// Sends a request and waits for the answer's headers, until the deadline.
+/// Sends a request of a trusted client and waits for the answer's headers, until the deadline. Where
+/// a proxy is on the way, an error of connecting names it.
 pub async fn send(request: RequestBuilder, deadline: Instant) -> Result<Response, Error> {
     let (client, request) = split(request)?;
-    observed(&client, request, deadline, Trace::Kept).await
+    let url = request.url().clone();
+    let answer = observed(&client, request, deadline, Trace::Kept).await;
+    answer.map_err(|error| match proxy_of(&url) {
+        Some(proxy) => error.through(&proxy),
+        None => error,
+    })
 }
 
 /// The same without span and measurement: a probe of ourselves is nobody's work.
@@ -55,6 +63,7 @@ pub(super) async fn observed(
         Ok(response) => {
             let status = response.status();
             span.http_status(status.as_u16());
+            span.set(network::PROTOCOL_VERSION, version(response.version()));
             (status.as_u16() >= 400).then(|| status.as_str().to_owned())
         }
         Err(error) => {
@@ -64,6 +73,17 @@ pub(super) async fn observed(
     };
     metrics::http_request(method.as_str(), started.elapsed(), error_type.as_deref());
     answer
+}
+
+/// The protocol's version as the conventions write it.
+fn version(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_09 => "0.9",
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2",
+        Version::HTTP_3 => "3",
+        _ => "1.1",
+    }
 }
 
 async fn execute(client: &Client, request: Request, deadline: Instant) -> Result<Response, Error> {

@@ -139,7 +139,7 @@ impl Error {
     pub fn is_away(&self) -> bool {
         self.is_unreachable()
             || matches!(self, Self::ReadOnly { .. })
-            || self.code().is_some_and(|code| code == "25006" || code.starts_with("53"))
+            || self.code().is_some_and(|code| code.starts_with("53"))
     }
 
     /// True when the same transaction may well succeed if it is begun anew: the database was away, a

@@ -13,11 +13,12 @@ use tracing::warn;
 
 use super::connect::{CONNECT_TIMEOUT, Store, describe, tls};
 use super::error::{Error, chain};
+use super::workers::Registration;
 
 embed_migrations!("../migrations");
 
 /// Schema version that this binary was built for.
-pub const SCHEMA_VERSION: u32 = 9;
+pub const SCHEMA_VERSION: u32 = 10;
 
 /// Key of the advisory lock: "belfry" as a number.
 const LOCK: i64 = 0x6265_6c66_7279;
@@ -78,21 +79,36 @@ impl Store {
     pub async fn wait_until_usable(&self, stop: &CancellationToken) {
         let mut told = String::new();
         while let Err(error) = self.check_usable().await {
-            let text = error.to_string();
-            if text != told {
-                warn!(error = text, "waiting for the database");
-                told = text;
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(SCHEMA_POLL) => {}
+            if !go_on(&error, &mut told, stop).await {
+                return;
             }
         }
+    }
+
+    /// Waits until a first incarnation is registered in a usable database, or `stop`; false when it
+    /// is not registered.
+    pub async fn wait_until_registered(
+        &self,
+        who: &Registration,
+        stop: &CancellationToken,
+    ) -> bool {
+        let mut told = String::new();
+        while let Err(error) = self.register_usable(who).await {
+            if !go_on(&error, &mut told, stop).await {
+                return false;
+            }
+        }
+        true
     }
 
     async fn check_usable(&self) -> Result<(), Error> {
         self.check_schema().await?;
         self.check_place().await
+    }
+
+    async fn register_usable(&self, who: &Registration) -> Result<(), Error> {
+        self.check_schema().await?;
+        self.register_first(who).await
     }
 
     /// Fails unless the schema is the one this binary was built for.
@@ -112,6 +128,19 @@ impl Store {
             "upgrade this binary; it is older than the database"
         };
         Err(Error::Schema { found, wanted: SCHEMA_VERSION, advice })
+    }
+}
+
+/// Tells why a daemon waits, once for each reason, and pauses; false at `stop`.
+async fn go_on(error: &Error, told: &mut String, stop: &CancellationToken) -> bool {
+    let text = error.to_string();
+    if text != *told {
+        warn!(error = text, "waiting for the database");
+        *told = text;
+    }
+    tokio::select! {
+        () = stop.cancelled() => false,
+        () = tokio::time::sleep(SCHEMA_POLL) => true,
     }
 }
 

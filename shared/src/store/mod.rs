@@ -21,6 +21,7 @@ mod leadership;
 mod llm;
 mod migrate;
 mod prune;
+mod quotas;
 mod record;
 mod relay;
 mod rows;
@@ -35,6 +36,7 @@ mod tasks;
 mod ticks;
 mod transaction;
 mod tx;
+mod usage;
 mod watched;
 mod workers;
 
@@ -52,22 +54,27 @@ pub use enqueue::EnqueueError;
 pub use episodes::{Beginning, Ending, Episode, EpisodeKind};
 pub use error::Error;
 pub use leadership::{Leadership, Term};
-pub use llm::{CallEnd, CallStart, NewCall, StoredCall};
+pub use llm::{
+    Admission, CallEnd, CallStart, Closing, Denial, NewCall, StepCall, StoredCall, UNTRIED_CALLS,
+    UNTRIED_FOR,
+};
 #[cfg(feature = "testing")]
 pub use migrate::migration_texts;
 pub use migrate::{MigrationReport, SCHEMA_VERSION, migrate};
 pub use prune::{CHUNK, INCARNATIONS, Pruned};
+pub use quotas::{Change, LimitChange, QuotaRow, WAKE_STEP};
 pub use record::{Completion, Recorded};
 pub use relay::Unpublished;
 pub use schedules::{FileInForce, Kept, ScheduleRow};
 pub use server::{OpenMatters, Server};
 pub use settlement::{Action, Settlement};
-pub use steps::StoredStep;
+pub use steps::{SessionSpent, StoredStep};
 pub use sweeps::{GivenBack, Lost};
 pub use tasks::{AttemptRow, Progress, TaskCount, TaskFilter, TaskRow, TaskSummary};
 pub use ticks::{DecidedTick, TickInput, TickRow};
 pub use tokio_postgres::Row;
 pub use tokio_postgres::types::ToSql;
 pub use tx::{Standing, Tx, TxEnd};
+pub use usage::{UsageBy, UsageRow};
 pub use watched::{Member, MissedTicks, NewestTick, Watched};
 pub use workers::{Registration, WorkerRow};

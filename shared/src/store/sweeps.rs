@@ -69,6 +69,12 @@ impl Store {
         self.give_back(SQL, "abandoned", message, &[&by.0, &held, &millis(AUDIT_AGE)]).await
     }
 
+    /// Ends calls whose attempt has ended without a word about them, as of unknown outcome, and
+    /// forgets who waited for a quota and has ended. Answers how many calls.
+    pub async fn end_lost_calls(&self) -> Result<usize, Error> {
+        Ok(self.query(include_str!("sql/calls_lost.sql"), &[]).await?.len())
+    }
+
     /// Ends tasks that have not started by their deadline; answers which.
     pub async fn end_late_starts(&self) -> Result<Vec<TaskId>, Error> {
         let rows = self.query(include_str!("sql/late_starts.sql"), &[]).await?;

@@ -8,12 +8,19 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::connect::Store;
 use super::enqueue::millis;
 use super::error::Error;
 use crate::domain::attempt::Incarnation;
+
+/// Key of the advisory lock under which a first incarnation is registered.
+const PLACE_LOCK: i64 = 0x706c_6163_6521;
+const REGISTER: &str = include_str!("sql/register.sql");
+const PLACE: &str = include_str!("sql/place.sql");
 
 /// What a process says of itself.
 #[derive(Clone, Debug)]
@@ -61,34 +68,37 @@ impl Store {
     /// Registers an incarnation.
     pub async fn register(&self, who: &Registration) -> Result<(), Error> {
         let pools = serde_json::to_value(&who.pools).map_err(Error::row)?;
-        self.query(
-            include_str!("sql/register.sql"),
-            &[
-                &who.id.0,
-                &who.role,
-                &who.label,
-                &env!("CARGO_PKG_VERSION"),
-                &pools,
-                &millis(who.ttl),
-                &self.place,
-            ],
-        )
-        .await
-        .map(drop)
+        self.query(REGISTER, &self.registration(who, &millis(who.ttl), &pools)).await.map(drop)
+    }
+
+    /// Registers the first incarnation of a process, unless another installation is there. One
+    /// process after the other: two that look at the same time would both find nobody.
+    pub async fn register_first(&self, who: &Registration) -> Result<(), Error> {
+        let pools = serde_json::to_value(&who.pools).map_err(Error::row)?;
+        let transaction = self.transaction().await?;
+        transaction.query(include_str!("sql/place_lock.sql"), &[&PLACE_LOCK]).await?;
+        if let Some(ours) = &self.place {
+            let theirs = transaction.query(PLACE, &[ours]).await?;
+            occupied(theirs.first(), ours)?;
+        }
+        transaction.query(REGISTER, &self.registration(who, &millis(who.ttl), &pools)).await?;
+        transaction.commit().await
+    }
+
+    fn registration<'a>(
+        &'a self,
+        who: &'a Registration,
+        ttl: &'a i64,
+        pools: &'a Value,
+    ) -> [&'a (dyn ToSql + Sync); 7] {
+        [&who.id.0, &who.role, &who.label, &env!("CARGO_PKG_VERSION"), pools, ttl, &self.place]
     }
 
     /// Fails while processes of another installation work on this database: two that relay each other's
     /// tasks to their own corner of the broker would wonder where they are.
     pub async fn check_place(&self) -> Result<(), Error> {
         let Some(ours) = &self.place else { return Ok(()) };
-        match self.query_opt(include_str!("sql/place.sql"), &[ours]).await? {
-            None => Ok(()),
-            Some(row) => Err(Error::Occupied {
-                label: row.get("label"),
-                theirs: row.get("place"),
-                ours: ours.clone(),
-            }),
-        }
+        occupied(self.query_opt(PLACE, &[ours]).await?.as_ref(), ours)
     }
 
     /// Renews a lease; `None` when the identity is over, else whether a drain is asked.
@@ -122,4 +132,11 @@ impl Store {
             })
             .collect())
     }
+}
+
+/// An error where a process of another installation was found.
+fn occupied(found: Option<&Row>, ours: &str) -> Result<(), Error> {
+    let Some(row) = found else { return Ok(()) };
+    let (label, theirs) = (row.get("label"), row.get("place"));
+    Err(Error::Occupied { label, theirs, ours: ours.to_owned() })
 }

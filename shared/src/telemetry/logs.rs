@@ -33,8 +33,13 @@ const EXPORT_TARGETS: [&str; 7] =
 
 /// Talkative targets and how much of them is shown unless `RUST_LOG` names them: whatever goes wrong
 /// with the broker is reported by our own room; lapin would print each look at a missing queue as an
-/// error, and an unroutable message with its whole content.
-const QUIET: [(&str, &str); 2] = [("lapin", "lapin=off"), ("opentelemetry", "opentelemetry=warn")];
+/// error, and an unroutable message with its whole content. The database's driver prints every
+/// parameter of a statement: payloads, answers, what a query of a source is given.
+const QUIET: [(&str, &str); 3] = [
+    ("lapin", "lapin=off"),
+    ("opentelemetry", "opentelemetry=warn"),
+    ("tokio_postgres", "tokio_postgres=info"),
+];
 
 /// Fields that every line inside a scope carries, kept in the OpenTelemetry context.
 #[derive(Clone, Debug, Default)]

@@ -50,6 +50,14 @@ pub mod gen_ai {
     pub const REQUEST_TEMPERATURE: &str = "gen_ai.request.temperature";
     /// `gen_ai.request.stream`, only when true.
     pub const REQUEST_STREAM: &str = "gen_ai.request.stream";
+    /// `gen_ai.request.seed`.
+    pub const REQUEST_SEED: &str = "gen_ai.request.seed";
+    /// `gen_ai.request.reasoning.level`.
+    pub const REASONING_LEVEL: &str = "gen_ai.request.reasoning.level";
+    /// `gen_ai.output.type`: text, json.
+    pub const OUTPUT_TYPE: &str = "gen_ai.output.type";
+    /// `openai.response.system_fingerprint`.
+    pub const FINGERPRINT: &str = "openai.response.system_fingerprint";
     /// `gen_ai.response.id`.
     pub const RESPONSE_ID: &str = "gen_ai.response.id";
     /// `gen_ai.response.model`.
@@ -70,6 +78,16 @@ pub mod gen_ai {
     pub const REASONING_TOKENS: &str = "gen_ai.usage.reasoning.output_tokens";
     /// `gen_ai.conversation.id`: the agent session.
     pub const CONVERSATION_ID: &str = "gen_ai.conversation.id";
+    /// `gen_ai.tool.name`.
+    pub const TOOL_NAME: &str = "gen_ai.tool.name";
+    /// `gen_ai.tool.type`: function.
+    pub const TOOL_TYPE: &str = "gen_ai.tool.type";
+    /// `gen_ai.tool.call.id`.
+    pub const TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
+    /// `gen_ai.tool.call.arguments`, only when asked for.
+    pub const TOOL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
+    /// `gen_ai.tool.call.result`, only when asked for.
+    pub const TOOL_RESULT: &str = "gen_ai.tool.call.result";
     /// `gen_ai.token.type`: input, output.
     pub const TOKEN_TYPE: &str = "gen_ai.token.type";
     /// `gen_ai.token.modality`.
@@ -90,6 +108,12 @@ pub mod http {
     pub const STATUS: &str = "http.response.status_code";
     /// `url.full`, without user, password, query and fragment.
     pub const URL: &str = "url.full";
+}
+
+/// `network.*`.
+pub mod network {
+    /// `network.protocol.version`: 1.1, 2.
+    pub const PROTOCOL_VERSION: &str = "network.protocol.version";
 }
 
 /// `db.*`.
@@ -158,14 +182,20 @@ pub mod belfry {
     pub const LLM_COST_USD: &str = "belfry.llm.cost_usd";
     /// `belfry.llm.attempts`.
     pub const LLM_ATTEMPTS: &str = "belfry.llm.attempts";
+    /// `belfry.llm.wait_ms`: for the fleet's quotas, before the call.
+    pub const LLM_WAIT_MS: &str = "belfry.llm.wait_ms";
     /// `belfry.quota.outcome`: granted, wait, denied.
     pub const QUOTA_OUTCOME: &str = "belfry.quota.outcome";
     /// `belfry.quota.reason`.
     pub const QUOTA_REASON: &str = "belfry.quota.reason";
+    /// `belfry.quota.est_tokens`: what the call may use, at most.
+    pub const QUOTA_EST_TOKENS: &str = "belfry.quota.est_tokens";
     /// `belfry.quota.wait_ms`.
     pub const QUOTA_WAIT_MS: &str = "belfry.quota.wait_ms";
     /// `belfry.dead_letter.reason`.
     pub const DEAD_LETTER_REASON: &str = "belfry.dead_letter.reason";
+    /// `belfry.dead_letter.attempts`.
+    pub const DEAD_LETTER_ATTEMPTS: &str = "belfry.dead_letter.attempts";
     /// `belfry.replay.of_task_id`.
     pub const REPLAY_OF: &str = "belfry.replay.of_task_id";
     /// `belfry.replay.actor`.

@@ -116,7 +116,12 @@ fn each_wrong_value_of_a_section_is_a_problem() {
         ("model: {default_model: '${A B}'}", "belfry.yaml:1: model.default_model: `${…}` names no"),
         ("model: {default_model: \"a\\0b\"}", "belfry.yaml:1: model.default_model: holds a NUL"),
         ("model: {api_key: \"a\\nb\"}", "belfry.yaml:1: model.api_key: holds a line break"),
-        ("model: {base_url: 'https://k@x/v1'}", "belfry.yaml:1: model.base_url: holds credentials"),
+        ("model: {base_url: 'x.example/v1'}", "belfry.yaml:1: model.base_url: expected http://"),
+        (
+            "model: {fallback: {m: [a, b, c, d, e, f]}}",
+            "belfry.yaml:1: model.fallback.m: names more than 5 models",
+        ),
+        ("model: {fallback: {m: [m]}}", "belfry.yaml:1: model.fallback.m: m cannot stand in for"),
         ("model: {prices: {m: {input: 1}}}", "belfry.yaml:1: model.prices.m: `output` is missing"),
         (
             "model: {prices: {m: {input: -1, output: 1}}}",
@@ -296,7 +301,7 @@ fn a_wrong_variable_is_a_problem_of_the_environment() {
 fn secrets_appear_neither_in_debug_nor_in_problems() {
     let right = "\
 storage: {postgres: {dsn: 'postgres://u:hunter2@db/x'}, rabbitmq: {url: 'amqp://u:hunter2@mq'}}
-model: {api_key: hunter2, endpoints: {a: {base_url: 'http://x', api_key: hunter2}}}
+model: {base_url: 'https://u:hunter2@x', api_key: hunter2, endpoints: {a: {base_url: 'http://hunter2@x?k=hunter2', api_key: hunter2}}}
 secrets: {t: hunter2}
 sources: {s: {dsn: 'postgres://u:hunter2@db/x'}}
 alerts: {webhook: 'https://x/hunter2'}
@@ -305,7 +310,7 @@ alerts: {webhook: 'https://x/hunter2'}
 
     let wrong = "\
 storage: {postgres: {dsn: 'mysql://u:hunter2@db/x'}, rabbitmq: {url: 'http://u:hunter2@mq'}}
-model: {api_key: \"hun\\nhunter2\", base_url: 'https://hunter2@x', timeout: '${P}', prices: {m: {input: '${P}', output: 1}}}
+model: {api_key: \"hun\\nhunter2\", base_url: 'ftp://hunter2@x', timeout: '${P}', prices: {m: {input: '${P}', output: 1}}}
 scheduler: {timezone: '${P}', max_retry: '${P}'}
 secrets: {t: [hunter2], u: '${hunter2'}
 sources: {s: {dsn: 'hunter2', mode: '${P}'}}
@@ -333,6 +338,22 @@ fn payloads_are_judged_by_the_handlers_hook() {
     assert_eq!(problems, "b.yaml:5: tasks[0].payload: http_call needs `url`");
     let problems = judged("").expect_err("no payload").to_string();
     assert_eq!(problems, "b.yaml:2: tasks[0]: `payload` is missing: http_call needs `url`");
+}
+
+#[test]
+fn what_may_be_a_tool_of_a_session_is_said_once_and_held_to() {
+    let never = "handlers: {agent_session: {tools: [agent_session]}}";
+    check(
+        never,
+        &["belfry.yaml:1: handlers.agent_session.tools[0]: agent_session cannot be a tool"],
+    );
+    let schedule = "tasks:\n  - {name: s, schedule: '@daily', task_type: agent_session, payload: {goal: a, tools: [model_invoke]}}\n";
+    check(
+        schedule,
+        &[
+            "belfry.yaml:2: tasks[0].payload: payload of agent_session: the task type model_invoke may not be a tool",
+        ],
+    );
 }
 
 #[test]

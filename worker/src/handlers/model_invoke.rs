@@ -7,7 +7,7 @@ use shared::domain::payloads::{self, Payload};
 
 use crate::context::Context;
 use crate::handler::Handler;
-use crate::llm::{ChatRequest, Message};
+use crate::llm::{ChatRequest, Message, ToolCall};
 
 /// The only step.
 const STEP: &str = "invoke";
@@ -35,29 +35,62 @@ impl Handler for ModelInvoke {
 
     async fn run(&self, context: &Context, payload: Value) -> Result<Value, TaskError> {
         let asked = payloads::ModelInvoke::read(&payload).map_err(TaskError::invalid)?;
-        let answer = context.chat(STEP, request_of(asked)).await?;
-        Ok(json!({
+        let request = request_of(asked);
+        let wants_json = request.wants_json();
+        let reply = context.chat(STEP, request).await?;
+        let answer = &reply.answer;
+        let mut result = json!({
             "text": context.redact(&answer.text),
             "model": answer.model,
-            "usage": {
-                "input_tokens": answer.usage.input_tokens,
-                "output_tokens": answer.usage.output_tokens,
-            },
+            "usage": reply.usage_json(),
             "finish_reason": answer.finish_reason,
-        }))
+            "tries": reply.tries,
+        });
+        if wants_json
+            && let Ok(value) = serde_json::from_str::<Value>(&context.redact(answer.bare()))
+        {
+            result["json"] = value;
+        }
+        if !answer.tool_calls.is_empty() {
+            let calls = answer.tool_calls.iter();
+            result["tool_calls"] = calls.map(|call| asked_tool(context, call)).collect();
+        }
+        if let Some(flaw) = &reply.flaw {
+            let message = context.redact(&flaw.to_string());
+            result["flaw"] = json!({"class": flaw.class(), "message": message});
+        }
+        Ok(result)
     }
 }
 
-fn request_of(asked: payloads::ModelInvoke) -> ChatRequest {
-    let system = asked.system.into_iter().map(Message::system);
-    let conversation = asked.messages.into_iter().map(|it| Message::new(it.role, it.content));
-    let prompt = asked.prompt.into_iter().map(Message::user);
+/// A tool that the model asks for: `{"id", "name", "arguments"}`, the arguments as JSON where they are.
+fn asked_tool(context: &Context, call: &ToolCall) -> Value {
+    let arguments = context.redact(&call.arguments);
+    let arguments = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
+    json!({"id": call.id, "name": call.name, "arguments": arguments})
+}
+
+fn request_of(mut asked: payloads::ModelInvoke) -> ChatRequest {
+    let policy = asked.policy();
+    let system = asked.system.take().into_iter().map(Message::system);
+    let conversation = asked.messages.into_iter().map(|said| Message {
+        tool_calls: said.tool_calls,
+        tool_call_id: said.tool_call_id,
+        ..Message::new(said.role, said.content)
+    });
+    let prompt = asked.prompt.take().into_iter().map(Message::user);
     ChatRequest {
         model: asked.model,
         messages: system.chain(conversation).chain(prompt).collect(),
         max_tokens: Some(asked.max_tokens),
         temperature: asked.temperature,
+        seed: asked.seed,
+        reasoning_effort: asked.reasoning_effort,
         response_format: asked.response_format,
-        ..ChatRequest::default()
+        tools: asked.tools,
+        tool_choice: asked.tool_choice,
+        stream: asked.stream,
+        policy,
+        conversation: None,
     }
 }

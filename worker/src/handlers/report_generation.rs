@@ -127,8 +127,8 @@ impl ReportGeneration {
                 max_tokens: Some(SUMMARY_TOKENS),
                 ..ChatRequest::default()
             };
-            let answer = making.context.chat("summary", request).await?;
-            making.add("summary", answer.text.into()).await?;
+            let reply = making.context.chat("summary", request).await?;
+            making.add("summary", reply.answer.text.into()).await?;
         }
         render("template", report.template.clone(), making.variables()).await
     }

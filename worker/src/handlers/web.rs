@@ -67,7 +67,7 @@ impl Answer {
     pub fn body(&self, context: &Context) -> Value {
         let json = if self.truncated { None } else { lenient_json(&self.body) };
         let text = || String::from_utf8_lossy(&self.body).replace('\0', "\u{fffd}");
-        redacted(context, json.unwrap_or_else(|| Value::String(text())))
+        context.redacted(json.unwrap_or_else(|| Value::String(text())))
     }
 
     /// What becomes of the task after an answer that is no success.
@@ -90,21 +90,6 @@ fn failed(context: &Context, error: &http::Error) -> TaskError {
     match failure.class {
         ErrorClass::Permanent | ErrorClass::Invalid => TaskError::Permanent(failure),
         _ => TaskError::Retry { failure, after: None },
-    }
-}
-
-/// A value whose texts hold no secret.
-fn redacted(context: &Context, value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(context.redact(&text)),
-        Value::Array(items) => items.into_iter().map(|item| redacted(context, item)).collect(),
-        Value::Object(fields) => Value::Object(
-            fields
-                .into_iter()
-                .map(|(name, item)| (context.redact(&name), redacted(context, item)))
-                .collect(),
-        ),
-        other => other,
     }
 }
 

@@ -1,21 +1,19 @@
-//! Asking once: stored answer, else journal, span, request, journal.
+//! Asking one model once: stored answer, else journal, span, request, journal.
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use shared::domain::outcome::{ErrorClass, Failure, TaskError};
-use shared::store::{CallEnd, CallStart, NewCall};
+use shared::llm::{AnswerFault, ChatAnswer, ChatRequest, LlmError, OnEmpty, Prepared, ToolCall};
+use shared::store::CallEnd;
 use shared::telemetry::captures_content;
 use shared::telemetry::metrics::{self, ChatMeasures};
-use shared::telemetry::names::gen_ai;
 use shared::telemetry::spans::{self, Chat, Server, Span};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::answer::ChatAnswer;
-use super::client::Prepared;
-use super::error::LlmError;
-use super::request::ChatRequest;
-use crate::context::{Context, answered, claim_lost};
+use super::admit::closing;
+use crate::context::{Context, answered};
 
 /// How often a question may be asked again after a call whose outcome nobody knows.
 pub const UNKNOWN_BUDGET: u32 = 1;
@@ -26,65 +24,68 @@ pub const EMPTY_BUDGET: u32 = 1;
 const MARGIN: Duration = Duration::from_secs(2);
 
 impl Context {
-    /// Asks a model, once: a stored answer to the same question of the same step is returned
-    /// instead, and what is asked is in the journal before it is sent.
+    /// One question to one model: a stored answer to the same question of the same step, else one
+    /// call, which is in the journal before it is sent. The answer is not judged.
     ///
-    /// A call without an answer is repeated at most `UNKNOWN_BUDGET` times over all attempts;
-    /// a replay by hand begins a new count.
-    pub async fn chat(&self, step: &str, request: ChatRequest) -> Result<ChatAnswer, TaskError> {
-        let models = self.house.models.clone();
-        let call = models.prepare(&request)?;
+    /// A call without an answer is repeated at most `UNKNOWN_BUDGET` times over all attempts, one that
+    /// was paid and empty `EMPTY_BUDGET` times; a replay by hand begins a new count.
+    pub(super) async fn question(
+        &self,
+        step: &str,
+        call: &Prepared<'_>,
+    ) -> Result<ChatAnswer, Failed> {
         let store = &self.house.store;
         let known = answered(|| store.call_answer(self.task_id, step, &call.hash)).await?;
         if let Some(stored) = known.response
             && let Ok(answer) = serde_json::from_value::<ChatAnswer>(stored)
         {
             metrics::chat_reused(&call.model);
-            return Ok(answer.usable(&request)?);
+            return Ok(answer);
         }
         if known.unknown > UNKNOWN_BUDGET {
-            return Err(unknown_for_good("an earlier call was sent and its answer never stored"));
+            let cause = "an earlier call was sent and its answer never stored";
+            return Err(unknown_for_good(cause).into());
         }
-        if known.wasted > EMPTY_BUDGET {
-            return Err(empty_for_good());
+        let empty_budget = match call.request.policy.on_empty {
+            OnEmpty::Again => EMPTY_BUDGET,
+            OnEmpty::Fallback | OnEmpty::Fail => 0,
+        };
+        if known.wasted > empty_budget {
+            let times = format!("{} times", known.wasted);
+            return Err(Failed::Spent(LlmError::Answer(AnswerFault::Empty(times))));
         }
 
-        let asked = self.ask(step, &call, known.calls + 1).await;
-        let asked = match asked {
+        let mut asked = self.ask_any(step, call, known.calls + 1).await;
+        if matches!(asked, Err(Failed::Llm(LlmError::LimitName { .. }))) {
             // Once, since from now on the model is known to want the other name.
-            Err(Failed::Llm(LlmError::LimitName { .. })) => {
-                self.ask(step, &call, known.calls + 2).await
-            }
-            asked => asked,
-        };
+            asked = self.ask_any(step, call, known.calls + 2).await;
+        }
         match asked {
-            Ok(answer) => Ok(answer.usable(&request)?),
             Err(Failed::Llm(error))
                 if error.outcome_unknown() && known.unknown >= UNKNOWN_BUDGET =>
             {
-                Err(unknown_for_good(&error.to_string()))
+                Err(unknown_for_good(&error.to_string()).into())
             }
-            Err(Failed::Llm(LlmError::Empty(_))) if known.wasted >= EMPTY_BUDGET => {
-                Err(empty_for_good())
+            Err(Failed::Llm(error @ LlmError::Answer(_))) if known.wasted >= empty_budget => {
+                Err(Failed::Spent(error))
             }
-            Err(Failed::Llm(error)) => Err(error.into()),
-            Err(Failed::House(error)) => Err(error),
+            asked => asked,
         }
     }
 
-    /// One physical call, in the journal before and after.
-    async fn ask(
+    /// One physical call, admitted before and settled after.
+    pub(super) async fn ask(
         &self,
         step: &str,
         call: &Prepared<'_>,
         number: u32,
     ) -> Result<ChatAnswer, Failed> {
-        let left = self.time_left().saturating_sub(MARGIN.min(self.timeout / 10));
-        if left.is_zero() {
+        let left = || self.time_left().saturating_sub(MARGIN.min(self.timeout / 10));
+        if left().is_zero() {
             let failure = Failure::new(ErrorClass::Timeout, "no time was left to ask the model");
             return Err(Failed::House(TaskError::Retry { failure, after: None }));
         }
-        let id = Uuid::new_v4();
+        let (id, waited) = self.admit(step, call, number).await?;
         let call_id = id.to_string();
         let span = spans::chat(&Chat {
             model: &call.model,
@@ -92,35 +93,29 @@ impl Context {
             server: Some(server(call)),
             max_tokens: call.request.max_tokens,
             temperature: call.request.temperature,
-            stream: false,
+            stream: call.request.stream,
+            seed: call.request.seed,
+            reasoning_effort: call.request.reasoning_effort.as_deref(),
+            json: call.request.wants_json(),
             conversation: call.request.conversation.as_deref(),
+            step: call.request.conversation.is_some().then_some(step),
             call_id: Some(&call_id),
+            waited,
         });
         let traceparent = span.traceparent();
-        let new = NewCall {
-            id,
-            call_no: number,
-            request_hash: call.hash.clone(),
-            endpoint: call.endpoint.target(),
-            model: call.model.clone(),
-            traceparent: traceparent.clone(),
-        };
-        let start = CallStart { task: self.task_id, token: self.token, step };
-        if !answered(|| self.house.store.call_sent(start, &new)).await? {
-            return Err(Failed::House(claim_lost()));
-        }
-
         let started = Instant::now();
-        let deadline = started + self.house.models.timeout().min(left);
+        let deadline = started + self.house.models.timeout().min(left());
         let asked = self.house.models.ask(call, id, traceparent.as_deref(), deadline);
         let answer = span.in_scope(asked).await;
         self.tell(&span, call, &answer, started.elapsed());
-        self.keep(id, call, &answer).await?;
+        let end = CallEnd { traceparent, ..self.end_of(call, &answer) };
+        self.keep(id, &end).await?;
         let answer = answer?;
-        if answer.is_empty() && answer.finish_reason.as_deref() != Some("length") {
-            return Err(LlmError::Empty("it may be asked once more".to_owned()).into());
+        match answer.fault(call.request) {
+            // Nothing to store, so that it may be asked once more.
+            Some(fault @ AnswerFault::Empty(_)) => Err(LlmError::Answer(fault).into()),
+            _ => Ok(answer),
         }
-        Ok(answer)
     }
 
     /// Span and metrics of an ended call.
@@ -132,7 +127,7 @@ impl Context {
         took: Duration,
     ) {
         let told = answer.as_ref().ok().map(|answer| self.told(call, answer));
-        let error_type = answer.as_ref().err().map(LlmError::error_type);
+        let mut error_type = answer.as_ref().err().map(LlmError::error_type);
         match answer {
             Ok(answer) => {
                 if let Some(told) = &told {
@@ -140,8 +135,13 @@ impl Context {
                 }
                 if captures_content() {
                     let (input, output) = contents(call.request, answer);
-                    span.set(gen_ai::INPUT_MESSAGES, self.redact(&input));
-                    span.set(gen_ai::OUTPUT_MESSAGES, self.redact(&output));
+                    span.chat_content(&self.redacted(input), &self.redacted(output));
+                }
+                // Paid and of no use; the words may be the model's own, so they stay in the row.
+                if let Some(fault) = answer.fault(call.request) {
+                    let class = fault.class().as_str();
+                    span.fail(class, "");
+                    error_type = Some(class.to_owned());
                 }
             }
             Err(error) => span.fail(&error.error_type(), self.redact(&error.to_string())),
@@ -159,8 +159,7 @@ impl Context {
     fn told(&self, call: &Prepared<'_>, answer: &ChatAnswer) -> spans::ChatAnswer {
         let usage = answer.usage;
         let count = |tokens: Option<i64>| tokens.and_then(|tokens| u64::try_from(tokens).ok());
-        let cost =
-            self.house.models.cost_micro(&call.model, usage.input_tokens, usage.output_tokens);
+        let cost = self.house.models.cost_micro(&call.model, &usage);
         spans::ChatAnswer {
             id: answer.id.clone(),
             model: Some(answer.model.clone()),
@@ -169,6 +168,9 @@ impl Context {
             output_tokens: count(Some(usage.output_tokens)),
             cache_read_tokens: count(usage.cached_tokens),
             reasoning_tokens: count(usage.reasoning_tokens),
+            fingerprint: answer.fingerprint.clone(),
+            first_chunk: answer.pace.first,
+            chunk_gaps: answer.pace.gaps.clone(),
             cost_usd: cost.map(|micro| micro as f64 / 1e6),
             attempts: 1,
             ..spans::ChatAnswer::default()
@@ -177,14 +179,8 @@ impl Context {
 
     /// Writes the end of a call. It holds on while the store is away: the answer is paid, and a
     /// lost one would be paid again.
-    async fn keep(
-        &self,
-        id: Uuid,
-        call: &Prepared<'_>,
-        answer: &Result<ChatAnswer, LlmError>,
-    ) -> Result<(), Failed> {
-        let end = self.end_of(call, answer);
-        Ok(answered(|| self.house.store.call_ended(id, &end)).await?)
+    async fn keep(&self, id: Uuid, end: &CallEnd) -> Result<(), Failed> {
+        Ok(answered(|| self.house.store.call_ended(id, end)).await?)
     }
 
     fn end_of(&self, call: &Prepared<'_>, answer: &Result<ChatAnswer, LlmError>) -> CallEnd {
@@ -195,35 +191,45 @@ impl Context {
                 return CallEnd {
                     unknown: error.outcome_unknown(),
                     failure: Some(Failure::new(error.class(), message)),
+                    closes: closing(error),
                     ..CallEnd::default()
                 };
             }
         };
         let usage = answer.usage;
-        let empty = answer.is_empty() && answer.finish_reason.as_deref() != Some("length");
+        let fault = answer.fault(call.request);
+        let empty = matches!(fault, Some(AnswerFault::Empty(_)));
+        let failure = fault.map(|fault| {
+            // The model's own words are in the row and nowhere else: traces and alerts get the class.
+            let words = answer.refusal.as_deref().map(|words| format!(": {words}"));
+            let message = format!("{fault}{}", words.unwrap_or_default());
+            Failure::new(fault.class(), self.redact(&message))
+        });
         CallEnd {
-            response: (!empty).then(|| serde_json::json!(answer)),
+            response: (!empty).then(|| json!(answer)),
             response_model: Some(answer.model.clone()),
             input_tokens: Some(usage.input_tokens),
             output_tokens: Some(usage.output_tokens),
             cached_tokens: usage.cached_tokens,
             reasoning_tokens: usage.reasoning_tokens,
             usage_estimated: usage.estimated,
-            cost_micro: self.house.models.cost_micro(
-                &call.model,
-                usage.input_tokens,
-                usage.output_tokens,
-            ),
-            failure: empty.then(|| Failure::new(ErrorClass::Retryable, "the answer was empty")),
-            unknown: false,
+            cost_micro: self.house.models.cost_micro(&call.model, &usage),
+            failure,
+            ..CallEnd::default()
         }
     }
 }
 
-/// Why a call brought nothing: the model's side or ours.
-enum Failed {
+/// Why a question brought nothing.
+pub(super) enum Failed {
+    /// The model's side.
     Llm(LlmError),
+    /// The same, and its budget is used up: not to be asked again by itself.
+    Spent(LlmError),
+    /// Ours.
     House(TaskError),
+    /// A spent budget sends to another model; `otherwise` where that way is a circle.
+    Instead { model: String, otherwise: TaskError },
 }
 
 impl From<LlmError> for Failed {
@@ -242,13 +248,6 @@ fn server<'a>(call: &Prepared<'a>) -> Server<'a> {
     Server { host: call.endpoint.host(), port: call.endpoint.port() }
 }
 
-fn empty_for_good() -> TaskError {
-    let times = EMPTY_BUDGET + 1;
-    TaskError::permanent(format!(
-        "the model was paid for {times} empty answers; replay to ask again"
-    ))
-}
-
 fn unknown_for_good(cause: &str) -> TaskError {
     TaskError::Permanent(Failure::new(
         ErrorClass::UnknownOutcome,
@@ -261,17 +260,25 @@ fn unknown_for_good(cause: &str) -> TaskError {
 }
 
 /// Conversation and answer by the conventions' schema.
-fn contents(request: &ChatRequest, answer: &ChatAnswer) -> (String, String) {
-    let part = |content: &str| serde_json::json!([{"type": "text", "content": content}]);
-    let input: Vec<_> = request
-        .messages
-        .iter()
-        .map(|message| serde_json::json!({"role": message.role, "parts": part(&message.content)}))
-        .collect();
-    let output = serde_json::json!([{
+fn contents(request: &ChatRequest, answer: &ChatAnswer) -> (Value, Value) {
+    let parts = |content: &str, calls: &[ToolCall]| {
+        let text = (!content.is_empty()).then(|| json!({"type": "text", "content": content}));
+        let calls = calls.iter().map(|call| {
+            json!({"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments})
+        });
+        text.into_iter().chain(calls).collect::<Vec<_>>()
+    };
+    let input = request.messages.iter().map(|message| match &message.tool_call_id {
+        Some(id) => json!({"role": message.role, "parts": [
+            {"type": "tool_call_response", "id": id, "response": message.content}]}),
+        None => {
+            json!({"role": message.role, "parts": parts(&message.content, &message.tool_calls)})
+        }
+    });
+    let output = json!([{
         "role": "assistant",
-        "parts": part(&answer.text),
+        "parts": parts(&answer.text, &answer.tool_calls),
         "finish_reason": answer.finish_reason,
     }]);
-    (serde_json::json!(input).to_string(), output.to_string())
+    (input.collect(), output)
 }

@@ -1,25 +1,23 @@
-//! Model calls: one client for OpenAI-compatible endpoints, each call traced and journalled.
+//! Model calls: each asked through `shared::llm`, traced and journalled.
 //!
 //! [`Context::chat`](crate::context::Context::chat) is the only way to ask: it looks for a stored
 //! answer, writes the call before it goes out and its end before the handler goes on, so that no
-//! answer is paid twice. There is no hidden retry in here: one question is one request, and what
-//! becomes of a failure is decided by the task's own policy.
+//! answer is paid twice. There is no hidden retry in here: one try is one request and one row, what
+//! follows an answer that cannot be used is the question's policy, and what becomes of a failure is
+//! the task's.
 
-mod answer;
-mod body;
+mod admit;
+mod asking;
 mod chat;
-mod classify;
-mod client;
-mod endpoint;
-mod error;
-mod hint;
-mod request;
+mod reply;
+mod tries;
 
-pub(crate) use body::{json as lenient_json, quote};
-pub(crate) use error::spread;
-pub(crate) use hint::wait_hint;
+pub(crate) use shared::llm::{lenient_json, quote, spread, wait_hint};
 
-pub use answer::{ChatAnswer, TokenUsage, ToolCall};
-pub use client::Models;
-pub use error::LlmError;
-pub use request::{ChatRequest, Message};
+pub use admit::{CLOSED_SLOT_WAIT, SLOT_WAIT};
+pub(crate) use reply::usage_json;
+pub use reply::{Reply, Try};
+pub use shared::llm::{
+    AnswerFault, AnswerPolicy, ChatAnswer, ChatRequest, LlmError, Message, Models, OnEmpty,
+    OnInvalid, OnRefused, OnTruncated, TokenUsage, Tool, ToolCall, ToolChoice, ToolFault,
+};

@@ -28,7 +28,7 @@ const STORM_EVERY: Duration = Duration::from_millis(200);
 const LOCKED: Duration = Duration::from_secs(5);
 /// What a member's log says of a server that only reads, that is full of clients, and of a lock
 /// that took too long.
-const READ_ONLY: &str = "(25006)";
+const READ_ONLY: &str = "takes no writes";
 const TOO_MANY: &str = "too many clients";
 const LOCK_TIMEOUT: &str = "(55P03)";
 
@@ -130,7 +130,7 @@ impl Fault for ReadOnly {
         let since = Instant::now();
         let (red, lines) = bitten?;
         let proof = format!(
-            "members met SQLSTATE 25006 {lines} times, not ready after {:.1} s",
+            "members were refused {lines} times, not ready after {:.1} s",
             red.as_secs_f64()
         );
         Ok(Bite::new(since, proof).measured(signs::TURNED_RED, red, RED))

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use shared::config::{Config, variable};
+use shared::config::Config;
 use shared::domain::clock;
+use shared::llm::{Endpoint, LlmError, Settings};
 use shared::store::{Server, Store};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use url::Url;
 
 use super::Check;
 use crate::commands::connect;
@@ -161,31 +161,42 @@ pub async fn broker(config: &Config) -> Vec<Check> {
 
 /// Model endpoints: does anybody listen there? No request is made and no key is used.
 pub async fn model(config: &Config) -> Vec<Check> {
-    let named = config.model.endpoints.values().map(|endpoint| endpoint.base_url.as_str());
-    let urls: Vec<&str> = config.model.base_url.as_deref().into_iter().chain(named).collect();
-    if urls.is_empty() {
+    let model = &config.model;
+    let default = model
+        .base_url
+        .as_ref()
+        .map(|base| Endpoint::new(base, model.api_key.as_ref(), Settings::default_endpoint()));
+    let named = model.endpoints.iter().map(|(name, endpoint)| {
+        Endpoint::new(&endpoint.base_url, endpoint.api_key.as_ref(), Settings::named(name))
+    });
+    let endpoints: Vec<_> = default.into_iter().chain(named).collect();
+    if endpoints.is_empty() {
         let detail = "no endpoint is configured; model_invoke and agent_session cannot run";
         return vec![Check::ok("model", detail)];
     }
-    if variable("HTTPS_PROXY").or_else(|| variable("https_proxy")).is_some() {
-        return vec![Check::ok("model", "behind HTTPS_PROXY; not dialled")];
-    }
-    futures::future::join_all(urls.into_iter().map(endpoint)).await
+    futures::future::join_all(endpoints.into_iter().map(endpoint)).await
 }
 
-async fn endpoint(url: &str) -> Check {
-    let place = |url: &Url| Some((url.host_str()?.to_owned(), url.port_or_known_default()?));
-    let Some((host, port)) = Url::parse(url).ok().as_ref().and_then(place) else {
-        return Check::failed("model", "the base URL names no host", "correct model.base_url");
+async fn endpoint(endpoint: Result<Endpoint, LlmError>) -> Check {
+    let endpoint = match endpoint {
+        Ok(endpoint) => endpoint,
+        Err(error) => {
+            return Check { misconfigured: true, ..Check::failed("model", error.to_string(), "") };
+        }
     };
-    let bare = host.trim_matches(['[', ']']).to_owned();
-    let cause = match timeout(DIAL, TcpStream::connect((bare, port))).await {
-        Ok(Ok(_)) => return Check::ok("model", format!("{host}:{port} accepts connections")),
+    let target = endpoint.target();
+    if let Some(proxy) = endpoint.proxy() {
+        return Check::ok("model", format!("{target} is behind the proxy {proxy}; not dialled"));
+    }
+    let bare = endpoint.host().trim_matches(['[', ']']).to_owned();
+    let cause = match timeout(DIAL, TcpStream::connect((bare, endpoint.port()))).await {
+        Ok(Ok(_)) => return Check::ok("model", format!("{target} accepts connections")),
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer within {DIAL:?}"),
     };
-    let error = CommandError::Unreachable(format!("{host}:{port} cannot be reached: {cause}"));
-    Check::of_error("model", &error, "correct model.base_url (MODEL_BASE_URL), or the network")
+    let error = CommandError::Unreachable(format!("{target} cannot be reached: {cause}"));
+    let mend = format!("correct {}, or the network", endpoint.settings().base_url);
+    Check::of_error("model", &error, &mend)
 }
 
 /// Is anybody told?
@@ -230,9 +241,13 @@ mod tests {
     async fn an_endpoint_that_nobody_serves_is_unreachable() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let port = listener.local_addr().expect("bound").port();
-        assert!(endpoint(&format!("http://127.0.0.1:{port}/v1")).await.ok);
+        let there = || {
+            let base = format!("http://127.0.0.1:{port}/v1").into();
+            Endpoint::new(&base, None, Settings::default_endpoint())
+        };
+        assert!(endpoint(there()).await.ok);
         drop(listener);
-        let gone = endpoint(&format!("http://127.0.0.1:{port}/v1")).await;
-        assert!(!gone.ok && gone.unreachable);
+        let gone = endpoint(there()).await;
+        assert!(!gone.ok && gone.unreachable && gone.mend.contains("MODEL_BASE_URL"));
     }
 }

@@ -60,6 +60,11 @@ impl Delivery {
         &self.inner.data
     }
 
+    /// Its number on its channel.
+    pub fn tag(&self) -> u64 {
+        self.inner.delivery_tag
+    }
+
     /// True when the broker has handed it over before, to anybody.
     pub fn redelivered(&self) -> bool {
         self.inner.redelivered

@@ -4,6 +4,7 @@
 //! refuse at three in the morning. Texts that still hold a template (`{{ … }}`) or a variable
 //! (`${…}`) are not judged: they are rendered first.
 
+mod agent_session;
 mod db_query;
 mod http_call;
 mod model_invoke;
@@ -16,6 +17,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+pub use agent_session::{
+    AgentSession, DEFAULT_STEPS, MAX_STEPS, NEVER_TOOLS, SessionLimits, SessionTool,
+};
 pub use db_query::DbQuery;
 pub use http_call::{Expected, HttpCall};
 pub use model_invoke::{ModelInvoke, PromptMessage};
@@ -53,6 +57,7 @@ pub trait Payload: DeserializeOwned {
 /// Checks a payload by its task type. Types of other houses are not judged.
 pub fn check(task_type: &str, payload: &Value) -> Result<(), String> {
     match task_type {
+        AgentSession::TYPE => AgentSession::read(payload).map(drop),
         DbQuery::TYPE => DbQuery::read(payload).map(drop),
         HttpCall::TYPE => HttpCall::read(payload).map(drop),
         ModelInvoke::TYPE => ModelInvoke::read(payload).map(drop),
@@ -65,6 +70,7 @@ pub fn check(task_type: &str, payload: &Value) -> Result<(), String> {
 /// The schema of a built-in task type.
 pub fn schema(task_type: &str) -> Option<Value> {
     match task_type {
+        AgentSession::TYPE => Some(AgentSession::schema()),
         DbQuery::TYPE => Some(DbQuery::schema()),
         HttpCall::TYPE => Some(HttpCall::schema()),
         ModelInvoke::TYPE => Some(ModelInvoke::schema()),
@@ -72,6 +78,24 @@ pub fn schema(task_type: &str) -> Option<Value> {
         ReportGeneration::TYPE => Some(ReportGeneration::schema()),
         _ => None,
     }
+}
+
+/// Task types that a payload makes tools of a session and that are not among the allowed ones: an
+/// error that names the setting. Other types, and payloads that are wrong in themselves, pass.
+pub fn check_tools(task_type: &str, payload: &Value, allowed: &[String]) -> Result<(), String> {
+    if task_type != AgentSession::TYPE {
+        return Ok(());
+    }
+    let Ok(asked) = AgentSession::read(payload) else { return Ok(()) };
+    let Some(tool) = asked.tools.iter().find(|tool| !allowed.contains(&tool.task_type)) else {
+        return Ok(());
+    };
+    let known = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+    Err(format!(
+        "payload of agent_session: the task type {} may not be a tool of a session here; allowed: \
+         {known} (handlers.agent_session.tools in belfry.yaml, of the producer and of the workers)",
+        tool.task_type
+    ))
 }
 
 /// True for a text that is not what it will be.
@@ -101,8 +125,14 @@ mod tests {
 
     use super::*;
 
-    const TYPES: [&str; 5] =
-        [DbQuery::TYPE, HttpCall::TYPE, ModelInvoke::TYPE, Probe::TYPE, ReportGeneration::TYPE];
+    const TYPES: [&str; 6] = [
+        AgentSession::TYPE,
+        DbQuery::TYPE,
+        HttpCall::TYPE,
+        ModelInvoke::TYPE,
+        Probe::TYPE,
+        ReportGeneration::TYPE,
+    ];
 
     #[test]
     fn every_example_is_right_and_every_field_explains_itself() {

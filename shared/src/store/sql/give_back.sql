@@ -1,19 +1,29 @@
 -- Continues rescue.sql, deadline.sql and audit.sql: each victim becomes queued, due now and
 -- unpublished; or dead at the crash limit ($1); or cancelled where that was asked. One crash is
--- added; failures stay. $2 is the attempt's outcome, $3 what people read.
-, back AS (
+-- added; where the attempt kept a step, it is the first again: what gets on is no killer, and work in
+-- many steps must outlive more deaths than the limit. (A step that only an old attempt kept, or that
+-- is kept anew, is no progress: keep_step.sql leaves its token.) Failures stay. $2 is the attempt's
+-- outcome, $3 what people read.
+, counted AS (
+    SELECT v.id, v.claim_token,
+           CASE WHEN EXISTS (SELECT FROM steps s WHERE s.task_id = v.id AND s.token = v.claim_token)
+                THEN 1 END AS crashes
+    FROM victims v
+),
+back AS (
     UPDATE tasks t
-    SET crashes = t.crashes + 1,
+    SET crashes = coalesce(v.crashes, t.crashes + 1),
         state = CASE
             WHEN t.cancel_requested_at IS NOT NULL THEN 'cancelled'
-            WHEN n.at_most_once OR t.crashes + 1 >= $1::int THEN 'dead'
+            WHEN n.at_most_once OR coalesce(v.crashes, t.crashes + 1) >= $1::int THEN 'dead'
             ELSE 'queued' END,
         finished_at = CASE
-            WHEN t.cancel_requested_at IS NOT NULL OR n.at_most_once OR t.crashes + 1 >= $1::int
+            WHEN t.cancel_requested_at IS NOT NULL OR n.at_most_once
+                 OR coalesce(v.crashes, t.crashes + 1) >= $1::int
                 THEN belfry_now() END,
         due_at = belfry_now(), published_at = NULL, claim_token = NULL, incarnation = NULL,
         deadline_at = NULL
-    FROM victims v JOIN task_inputs n ON n.task_id = v.id
+    FROM counted v JOIN task_inputs n ON n.task_id = v.id
     WHERE t.id = v.id AND t.state = 'running' AND t.claim_token = v.claim_token
     RETURNING t.id, t.run, t.state, t.crashes, n.at_most_once, n.name
 ),

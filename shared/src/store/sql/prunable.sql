@@ -13,9 +13,11 @@ old AS MATERIALIZED (
     SELECT t.id FROM task_inputs i JOIN tasks t ON t.id = i.task_id
     WHERE i.created_at < (SELECT tasks FROM ago) AND t.state IN ('completed', 'cancelled')
       AND t.finished_at < (SELECT tasks FROM ago)
+      AND NOT EXISTS (SELECT FROM llm_calls c WHERE c.task_id = t.id AND c.state = 'sent')
     UNION ALL
     SELECT t.id FROM dead_letters l JOIN tasks t ON t.id = l.task_id AND t.run = l.run
     WHERE l.resolved_at < (SELECT letters FROM ago) AND l.resolution = 'discarded' AND t.state = 'dead'
+      AND NOT EXISTS (SELECT FROM llm_calls c WHERE c.task_id = t.id AND c.state = 'sent')
 ),
 staying AS MATERIALIZED (
     SELECT t.id, t.state, t.finished_at FROM tasks t WHERE NOT EXISTS (SELECT FROM old o WHERE o.id = t.id)

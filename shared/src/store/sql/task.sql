@@ -11,13 +11,16 @@ SELECT t.id, n.name, n.execution_key, n.task_type, t.pool, t.schedule, t.state, 
         FROM attempts a WHERE a.task_id = t.id) AS attempts,
        (SELECT coalesce(jsonb_agg(jsonb_build_object(
             'name', s.name, 'run', s.run, 'took_ms', s.took_ms, 'created_at', s.created_at,
+            'cost_micro', (SELECT sum(c.cost_micro)::bigint FROM llm_calls c
+                           WHERE c.task_id = s.task_id AND c.step = s.name),
             'result', s.result) ORDER BY s.created_at), '[]')
         FROM steps s WHERE s.task_id = t.id) AS steps,
        (SELECT coalesce(jsonb_agg(jsonb_build_object(
             'step', c.step, 'call_no', c.call_no, 'run', c.run, 'state', c.state, 'model', c.model,
             'response_model', c.response_model, 'endpoint', c.endpoint, 'input_tokens', c.input_tokens,
-            'output_tokens', c.output_tokens, 'cost_micro', c.cost_micro, 'started_at', c.started_at,
-            'ended_at', c.ended_at, 'error_class', c.error_class, 'error_message', c.error_message)
+            'output_tokens', c.output_tokens, 'cached_tokens', c.cached_tokens,
+            'reasoning_tokens', c.reasoning_tokens, 'usage_estimated', c.usage_estimated,
+            'cost_micro', c.cost_micro, 'started_at', c.started_at, 'ended_at', c.ended_at, 'error_class', c.error_class, 'error_message', c.error_message)
             ORDER BY c.started_at), '[]')
         FROM llm_calls c WHERE c.task_id = t.id) AS llm_calls,
        (SELECT jsonb_build_object('planned_at', k.planned_at, 'outcome', k.outcome, 'decided_at', k.decided_at)

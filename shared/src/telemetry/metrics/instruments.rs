@@ -56,6 +56,7 @@ pub(super) struct Instruments {
     /// The same duration under the name of 0.1 and the one before.
     pub chat_duration: [Histogram<f64>; 2],
     pub first_chunk: Histogram<f64>,
+    pub chunk_gap: Histogram<f64>,
     pub input_tokens: Counter<u64>,
     pub output_tokens: Counter<u64>,
     pub cache_read_tokens: Counter<u64>,
@@ -138,6 +139,11 @@ impl Instruments {
                 "gen_ai.client.inference.time_to_first_chunk",
                 &MODEL_SECONDS,
                 "Until the first piece of a streamed answer.",
+            ),
+            chunk_gap: seconds(
+                "gen_ai.client.inference.time_per_output_chunk",
+                &MODEL_SECONDS,
+                "From one piece of a streamed answer to the next.",
             ),
             input_tokens: tokens(meter, "input_tokens"),
             output_tokens: tokens(meter, "output_tokens"),

@@ -203,6 +203,9 @@ pub fn chat_ended(call: &ChatMeasures<'_>) {
     }
     if let Some(first) = answer.first_chunk {
         all.first_chunk.record(first.as_secs_f64(), &base);
+        for gap in &answer.chunk_gaps {
+            all.chunk_gap.record(gap.as_secs_f64(), &base);
+        }
     }
     let with = |extra: KeyValue| base.iter().cloned().chain([extra]).collect::<Vec<_>>();
     let known = answer.input_tokens.is_some() || answer.output_tokens.is_some();

@@ -82,6 +82,8 @@ pub struct ReceivedLog {
     pub severity: String,
     /// Trace it was written in, empty outside.
     pub trace_id: String,
+    /// Name of the event, where it has one.
+    pub event: String,
     /// Attributes.
     pub attributes: Attributes,
 }
@@ -148,6 +150,7 @@ impl Received {
                 target: target.clone(),
                 severity: record.severity_text,
                 trace_id: hex(&record.trace_id),
+                event: record.event_name,
                 attributes: attributes(record.attributes),
             }));
         }

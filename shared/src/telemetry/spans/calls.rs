@@ -38,10 +38,20 @@ pub struct Chat<'a> {
     pub temperature: Option<f64>,
     /// The answer is streamed.
     pub stream: bool,
+    /// Seed.
+    pub seed: Option<i64>,
+    /// How long the model is to think.
+    pub reasoning_effort: Option<&'a str>,
+    /// Only JSON will do.
+    pub json: bool,
     /// The agent session, if there is one.
     pub conversation: Option<&'a str>,
+    /// Its step, in a session.
+    pub step: Option<&'a str>,
     /// Row that keeps prompt and answer.
     pub call_id: Option<&'a str>,
+    /// How long it waited for the fleet's quotas.
+    pub waited: Duration,
 }
 
 /// What came back from a model.
@@ -63,8 +73,12 @@ pub struct ChatAnswer {
     pub cache_write_tokens: Option<u64>,
     /// Output tokens spent on reasoning.
     pub reasoning_tokens: Option<u64>,
+    /// The provider's mark of what ran.
+    pub fingerprint: Option<String>,
     /// Until the first piece of a stream.
     pub first_chunk: Option<Duration>,
+    /// From each piece of a stream to the next; for metrics only.
+    pub chunk_gaps: Vec<Duration>,
     /// What it cost.
     pub cost_usd: Option<f64>,
     /// Physical requests made.
@@ -80,15 +94,46 @@ pub fn chat(call: &Chat<'_>) -> Span {
         .with_some(gen_ai::REQUEST_MAX_TOKENS, call.max_tokens.map(i64::from))
         .with_some(gen_ai::REQUEST_TEMPERATURE, call.temperature)
         .with_some(gen_ai::REQUEST_STREAM, call.stream.then_some(true))
+        .with_some(gen_ai::REQUEST_SEED, call.seed)
+        .with_some(gen_ai::REASONING_LEVEL, call.reasoning_effort.map(str::to_owned))
+        .with(gen_ai::OUTPUT_TYPE, if call.json { "json" } else { "text" })
         .with_some(gen_ai::CONVERSATION_ID, call.conversation.map(str::to_owned))
+        .with_some(belfry::STEP, call.step.map(str::to_owned))
         .with_some(belfry::LLM_CALL_ID, call.call_id.map(str::to_owned))
+        .with(belfry::LLM_WAIT_MS, i64::try_from(call.waited.as_millis()).unwrap_or(i64::MAX))
         .start(&Parent::Scope)
 }
 
-/// The wait for a quota before a call.
-pub fn admit(model: &str) -> Span {
+/// A tool that a model asked for, about to run.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecuteTool<'a> {
+    /// What the model calls it.
+    pub name: &'a str,
+    /// Id of the call in the model's answer.
+    pub call_id: &'a str,
+    /// The agent session.
+    pub conversation: &'a str,
+    /// Its step.
+    pub step: &'a str,
+}
+
+/// A tool of an agent session.
+pub fn execute_tool(call: &ExecuteTool<'_>) -> Span {
+    Draft::new(format!("execute_tool {}", call.name), SpanKind::Internal)
+        .with(gen_ai::OPERATION, "execute_tool")
+        .with(gen_ai::TOOL_NAME, call.name.to_owned())
+        .with(gen_ai::TOOL_TYPE, "function")
+        .with(gen_ai::TOOL_CALL_ID, call.call_id.to_owned())
+        .with(gen_ai::CONVERSATION_ID, call.conversation.to_owned())
+        .with(belfry::STEP, call.step.to_owned())
+        .start(&Parent::Scope)
+}
+
+/// The wait for a quota before a call of so many tokens at most.
+pub fn admit(model: &str, tokens: i64) -> Span {
     Draft::new(format!("admit {model}"), SpanKind::Internal)
         .with(gen_ai::REQUEST_MODEL, model.to_owned())
+        .with(belfry::QUOTA_EST_TOKENS, tokens)
         .start(&Parent::Scope)
 }
 
@@ -135,9 +180,25 @@ impl Span {
         }
     }
 
+    /// Sets a tool's arguments and what it answered, under the same condition.
+    pub fn tool_content(&self, arguments: &str, result: &str) {
+        if captures_content() {
+            let shown = |text: &str| match shortened(&Json::String(text.to_owned())) {
+                Json::String(text) => text,
+                other => other.to_string(),
+            };
+            self.set(gen_ai::TOOL_ARGUMENTS, shown(arguments));
+            self.set(gen_ai::TOOL_RESULT, shown(result));
+        }
+    }
+
     /// Sets what is known of a model's answer.
     pub fn chat_answer(&self, answer: &ChatAnswer) {
-        let texts = [(gen_ai::RESPONSE_ID, &answer.id), (gen_ai::RESPONSE_MODEL, &answer.model)];
+        let texts = [
+            (gen_ai::RESPONSE_ID, &answer.id),
+            (gen_ai::RESPONSE_MODEL, &answer.model),
+            (gen_ai::FINGERPRINT, &answer.fingerprint),
+        ];
         for (name, value) in texts {
             if let Some(value) = value {
                 self.set(name, value.clone());

@@ -169,6 +169,28 @@ impl Drop for Span {
     }
 }
 
+/// The running scope's span, to say what became of it: it was started elsewhere and ends there.
+pub fn current() -> Current {
+    Current(Context::current())
+}
+
+/// A span that somebody else holds.
+#[derive(Debug)]
+pub struct Current(Context);
+
+impl Current {
+    /// Sets an attribute.
+    pub fn set(&self, name: &'static str, value: impl Into<Value>) {
+        self.0.span().set_attribute(KeyValue::new(name, value));
+    }
+
+    /// Marks the operation as failed, as [`Span::fail`] does.
+    pub fn fail(&self, error_type: &str, message: impl Into<String>) {
+        self.set(names::ERROR_TYPE, error_type.to_owned());
+        self.0.span().set_status(Status::error(message.into()));
+    }
+}
+
 /// The running scope's span as a `traceparent`, for a header or a row.
 pub fn current_traceparent() -> Option<String> {
     Context::map_current(|scope| context::format(scope.span().span_context()))

@@ -9,6 +9,8 @@ mod calls;
 mod guard;
 mod tasks;
 
-pub use calls::{Chat, ChatAnswer, Server, admit, chat, db_query, http};
-pub use guard::{Link, Span, current_traceparent};
-pub use tasks::{Delivery, attempt, enqueue, process, publish, publish_copy, replay, tick};
+pub use calls::{Chat, ChatAnswer, ExecuteTool, Server, admit, chat, db_query, execute_tool, http};
+pub use guard::{Current, Link, Span, current, current_traceparent};
+pub use tasks::{
+    Delivery, attempt, broker_is, enqueue, process, publish, publish_copy, replay, tick,
+};

@@ -1,5 +1,7 @@
 //! Spans of a task's way: tick, publish, process, attempt, replay.
 
+use std::sync::OnceLock;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use opentelemetry::trace::SpanKind;
 
@@ -7,7 +9,22 @@ use super::guard::{Draft, Link, Parent, Span};
 use crate::domain::attempt::Attempt;
 use crate::domain::message::Message;
 use crate::domain::task::NewTask;
-use crate::telemetry::names::{belfry, messaging};
+use crate::telemetry::names::{self, belfry, messaging};
+
+/// Host and port of the process's broker.
+static BROKER: OnceLock<(String, u16)> = OnceLock::new();
+
+/// Says where the broker is, for the spans of messages. The first call counts: a process has one.
+pub fn broker_is(host: &str, port: u16) {
+    let _ = BROKER.set((host.to_owned(), port));
+}
+
+fn at_broker(draft: Draft) -> Draft {
+    let broker = BROKER.get();
+    draft
+        .with_some(names::SERVER_ADDRESS, broker.map(|(host, _)| host.clone()))
+        .with_some(names::SERVER_PORT, broker.map(|(_, port)| i64::from(*port)))
+}
 
 /// One planned instant of a schedule: the root of its task's trace.
 ///
@@ -40,7 +57,9 @@ pub fn publish(exchange: &str, message: &Message, parent: Option<&str>) -> Span 
     let key = message.routing_key();
     let destination = destination(&[exchange, &key]);
     let parent = if parent.is_some() { Parent::Remote(parent) } else { Parent::Scope };
-    Draft::new(format!("publish {destination}"), SpanKind::Producer)
+    // A dead letter's copy says why, so that one can be found by it.
+    let died = message.failure.as_ref().filter(|_| message.dead_letter.is_some());
+    at_broker(Draft::new(format!("publish {destination}"), SpanKind::Producer))
         .with(messaging::SYSTEM, messaging::RABBITMQ)
         .with(messaging::OPERATION_NAME, "publish")
         .with(messaging::OPERATION_TYPE, "send")
@@ -51,6 +70,8 @@ pub fn publish(exchange: &str, message: &Message, parent: Option<&str>) -> Span 
         .with(belfry::TASK_TYPE, message.task_type.clone())
         .with(belfry::EXECUTION_KEY, message.execution_key.clone())
         .with_some(belfry::SCHEDULE, message.schedule.clone())
+        .with_some(belfry::DEAD_LETTER_REASON, died.map(|failure| failure.class.as_str()))
+        .with_some(belfry::DEAD_LETTER_ATTEMPTS, died.map(|_| i64::from(message.run)))
         .logged("task.id", message.task_id.to_string())
         .start(&parent)
 }
@@ -91,7 +112,7 @@ pub struct Delivery<'a> {
 /// `creation` and `previous` are `traceparent`s of the message; garbage gives a new trace.
 pub fn process(delivery: &Delivery<'_>, creation: Option<&str>, previous: Option<&str>) -> Span {
     let Delivery { queue, exchange, routing_key, .. } = *delivery;
-    Draft::new(format!("process {queue}"), SpanKind::Consumer)
+    at_broker(Draft::new(format!("process {queue}"), SpanKind::Consumer))
         .with(messaging::SYSTEM, messaging::RABBITMQ)
         .with(messaging::OPERATION_NAME, "process")
         .with(messaging::OPERATION_TYPE, "process")
@@ -114,6 +135,7 @@ pub fn attempt(attempt: &Attempt, worker: &str) -> Span {
     Draft::new(format!("attempt {}", attempt.task_type), SpanKind::Internal)
         .with(belfry::TASK_TYPE, attempt.task_type.clone())
         .with(belfry::ATTEMPT, i64::from(attempt.run))
+        .with(belfry::MAX_ATTEMPTS, i64::from(attempt.retry.max_retry) + 1)
         .with(belfry::TASK_ID, attempt.task_id.to_string())
         .with(belfry::EXECUTION_KEY, attempt.execution_key.clone())
         .with(belfry::POOL, attempt.pool.clone())
@@ -128,9 +150,16 @@ pub fn attempt(attempt: &Attempt, worker: &str) -> Span {
 }
 
 /// A dead letter sent again by hand: a new trace, linked to where the task began and last ended.
-pub fn replay(task_id: &str, actor: &str, origin: Option<&str>, previous: Option<&str>) -> Span {
-    Draft::new("replay".to_owned(), SpanKind::Internal)
+pub fn replay(
+    task_id: &str,
+    task_type: &str,
+    actor: &str,
+    origin: Option<&str>,
+    previous: Option<&str>,
+) -> Span {
+    Draft::new(format!("replay {task_type}"), SpanKind::Internal)
         .with(belfry::REPLAY_OF, task_id.to_owned())
+        .with(belfry::TASK_TYPE, task_type.to_owned())
         .with(belfry::REPLAY_ACTOR, actor.to_owned())
         .link(origin, Link::Origin)
         .link(previous, Link::PreviousAttempt)

@@ -7,7 +7,7 @@ const QUOTED: usize = 200;
 
 /// Reads JSON behind a byte order mark, keep-alive blank lines and lone surrogates; no NUL is left,
 /// since Postgres keeps none.
-pub(crate) fn json(bytes: &[u8]) -> Option<Value> {
+pub fn json(bytes: &[u8]) -> Option<Value> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii();
     let mut value: Value = match serde_json::from_slice(bytes) {
         Ok(value) => value,
@@ -107,7 +107,7 @@ impl ErrorBody {
                 .find(|code| !code.is_empty())
                 .unwrap_or_default(),
             param: word(&error["param"]),
-            filtered: filtered(&error["innererror"]["content_filter_result"]),
+            filtered: filtered(error),
         }
     }
 
@@ -126,13 +126,17 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-fn filtered(result: &Value) -> Vec<String> {
+/// Azure's categories, or OpenRouter's reasons.
+fn filtered(error: &Value) -> Vec<String> {
+    let result = &error["innererror"]["content_filter_result"];
     let categories = result.as_object().into_iter().flatten();
-    categories.filter(|(_, it)| it["filtered"] == true).map(|(name, _)| name.clone()).collect()
+    let categories = categories.filter(|(_, it)| it["filtered"] == true).map(|(name, _)| name);
+    let reasons = error["metadata"]["reasons"].as_array().into_iter().flatten();
+    categories.cloned().chain(reasons.filter_map(text)).collect()
 }
 
 /// A foreign body in a few words.
-pub(crate) fn quote(bytes: &[u8]) -> String {
+pub fn quote(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim();
     match text {
@@ -201,6 +205,17 @@ mod tests {
         check(&json!({"other": 1}), r#"{"other":1}"#, "", "");
         let limit = json!({"error": {"message": "m", "details": {"error_code": "spend"}}});
         check(&limit, "m", "", "spend");
+    }
+
+    #[test]
+    fn what_a_filter_objects_to_is_named() {
+        let azure = json!({"error": {"message": "m", "innererror": {"content_filter_result": {
+            "hate": {"filtered": true}, "violence": {"filtered": false}}}}});
+        let router =
+            json!({"error": {"code": 403, "message": "m", "metadata": {"reasons": ["hate"]}}});
+        for body in [azure, router] {
+            assert_eq!(ErrorBody::of_value(&body).filtered, ["hate"], "{body}");
+        }
     }
 
     #[test]

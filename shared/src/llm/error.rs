@@ -6,28 +6,63 @@
 use std::time::Duration;
 
 use rand::Rng;
-use shared::domain::outcome::{ErrorClass, Failure, TaskError};
+
+use crate::domain::answer::AnswerFault;
+use crate::domain::outcome::{ErrorClass, Failure, TaskError};
 
 /// Wait after a 429 that names no time.
-const DEFAULT_WAIT: Duration = Duration::from_secs(10);
+pub const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 /// Most that is added to a wait, in per cent: workers must not come back in the same instant.
 const SPREAD_PERCENT: u32 = 20;
+/// How often a call may be repeated that was perhaps billed for nothing, or that a proxy dropped.
+const AGAIN: u32 = 1;
+
+/// Which part of the configuration is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// This host: its certificates, its HTTP client.
+    Host,
+    /// The address.
+    BaseUrl,
+    /// The key.
+    Key,
+    /// The model's name.
+    Model,
+}
+
+/// When another model may be asked in place of one that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandIn {
+    /// Not at all: the question, the account or the configuration is at fault, or it may be billed.
+    Never,
+    /// Now: this model will not answer this question.
+    AtOnce,
+    /// Once it has failed a few times: it may come back.
+    AfterRetries,
+}
 
 /// A failed model call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LlmError {
     /// The configuration does not say enough, or says it wrong.
-    #[error("{0}")]
-    Config(String),
+    #[error("{message}")]
+    Config {
+        /// Which part.
+        part: Part,
+        /// What is wrong, and what to do.
+        message: String,
+    },
     /// Nothing was sent.
-    #[error(
-        "{cause}; the model was not asked: check model.base_url (MODEL_BASE_URL) and the proxy variables"
-    )]
+    #[error("{cause}; the model was not asked: check {check}")]
     Unreachable {
         /// Who, and what the network said.
         cause: String,
+        /// Settings to look at.
+        check: String,
+        /// The proxy on the way.
+        proxy: Option<String>,
     },
-    /// Something was sent, and no answer came back.
+    /// Something was sent, and no answer came back, or only a part of one.
     #[error("{cause}; the provider may still have charged this call")]
     Unknown {
         /// Who, and what was seen.
@@ -54,22 +89,46 @@ pub enum LlmError {
         message: String,
     },
     /// The key is wrong.
-    #[error("{target} rejected the API key; check model.api_key (MODEL_API_KEY): {message}")]
+    #[error("{target} rejected the API key; check {setting}: {message}")]
     Unauthorized {
         /// host:port.
         target: String,
+        /// Where the key is set.
+        setting: String,
         /// The provider's words.
         message: String,
     },
-    /// Wrong model or wrong address.
+    /// The key was right once: tokens of OAuth live for hours.
+    #[error("the token for {target} has expired; get a new one and set {setting}: {message}")]
+    Expired {
+        /// host:port.
+        target: String,
+        /// Where the token is set.
+        setting: String,
+        /// The provider's words.
+        message: String,
+    },
+    /// Wrong model.
     #[error(
-        "{url} answered {status}: {message}; is the model's name right, and is /v1 missing or doubled in model.base_url?"
+        "{target} has no model {model:?} for this key: {message}; is the name right, and is it served there?"
     )]
+    ModelNotFound {
+        /// host:port.
+        target: String,
+        /// Asked for.
+        model: String,
+        /// The provider's words.
+        message: String,
+    },
+    /// Wrong address.
+    #[error("{url} answered {status}: {message}; is /v1 missing or doubled in {setting}?")]
     NotFound {
         /// Address without query.
         url: String,
         /// Usually 404.
         status: u16,
+        /// Where the address is set.
+        setting: String,
         /// The provider's words.
         message: String,
     },
@@ -97,7 +156,7 @@ pub enum LlmError {
         /// The provider's words.
         message: String,
     },
-    /// A content filter objected to prompt or answer.
+    /// A content filter objected to the prompt.
     #[error("withheld by the provider's content filter: {message}")]
     Filtered {
         /// Categories, or the provider's words.
@@ -117,11 +176,13 @@ pub enum LlmError {
     },
     /// 200 with a page for people.
     #[error(
-        "{url} answered 200 with {message} instead of an answer; is model.base_url right, or is a login page in between?"
+        "{url} answered 200 with {message} instead of an answer; is {setting} right, or is a login page in between?"
     )]
     NotAnApi {
         /// Address without query.
         url: String,
+        /// Where the address is set.
+        setting: String,
         /// What it was.
         message: String,
     },
@@ -133,38 +194,40 @@ pub enum LlmError {
         /// What it was.
         message: String,
     },
-    /// An answer without a word.
-    #[error("the model gave an empty answer; {0}")]
-    Empty(String),
-    /// Cut where the whole was needed.
-    #[error("the answer was cut at max_tokens, {0}; raise max_tokens")]
-    Truncated(String),
-    /// JSON was asked for.
-    #[error("the model was asked for JSON and answered something else: {0}")]
-    NotJson(String),
+    /// 200 with more than is read.
+    #[error("the answer of {target} is longer than {limit} bytes")]
+    TooLong {
+        /// host:port.
+        target: String,
+        /// What is read at most.
+        limit: usize,
+    },
+    /// An answer that was paid and is not what was asked for.
+    #[error("{0}")]
+    Answer(AnswerFault),
 }
 
 impl LlmError {
     /// `error.type` of span and metric: a word of a small set.
     pub fn error_type(&self) -> String {
         let word = match self {
-            Self::Config(_) => "configuration",
+            Self::Config { .. } => "configuration",
             Self::Unreachable { .. } => "connection_error",
             Self::Unknown { .. } => "unknown_outcome",
             Self::RateLimited { .. } => "rate_limit_exceeded",
             Self::OutOfQuota { .. } => "insufficient_quota",
             Self::Unauthorized { .. } => "invalid_api_key",
+            Self::Expired { .. } => "token_expired",
+            Self::ModelNotFound { .. } => "model_not_found",
             Self::TooLarge { .. } => "context_length_exceeded",
             Self::LimitName { .. } => "unsupported_parameter",
             Self::Filtered { .. } => "content_filter",
             Self::NotFound { status, .. }
             | Self::Refused { status, .. }
             | Self::Upstream { status, .. } => return status.to_string(),
-            Self::NotAnApi { .. } | Self::Malformed { .. } | Self::NotJson(_) => {
-                "malformed_response"
-            }
-            Self::Empty(_) => "empty_answer",
-            Self::Truncated(_) => "truncated",
+            Self::NotAnApi { .. } | Self::Malformed { .. } => "malformed_response",
+            Self::TooLong { .. } => "response_too_large",
+            Self::Answer(fault) => fault.class().as_str(),
         };
         word.to_owned()
     }
@@ -174,26 +237,59 @@ impl LlmError {
         matches!(self, Self::Unknown { .. })
     }
 
+    /// Most repeats of the same question after this, whatever the task's policy allows; `None`
+    /// leaves it to the policy.
+    pub fn again_at_most(&self) -> Option<u32> {
+        match self {
+            // The provider may have worked, and been paid, for what cannot be read.
+            Self::Malformed { .. } | Self::Upstream { status: 424 | 425, .. } => Some(AGAIN),
+            _ => None,
+        }
+    }
+
+    /// Whether another model may be asked instead.
+    pub fn stand_in(&self) -> StandIn {
+        match self {
+            Self::ModelNotFound { .. } | Self::Filtered { .. } | Self::Answer(_) => StandIn::AtOnce,
+            Self::Unreachable { .. } | Self::Upstream { .. } | Self::Malformed { .. } => {
+                StandIn::AfterRetries
+            }
+            Self::Config { .. }
+            | Self::Unknown { .. }
+            | Self::RateLimited { .. }
+            | Self::OutOfQuota { .. }
+            | Self::Unauthorized { .. }
+            | Self::Expired { .. }
+            | Self::NotFound { .. }
+            | Self::Refused { .. }
+            | Self::TooLarge { .. }
+            | Self::LimitName { .. }
+            | Self::NotAnApi { .. }
+            | Self::TooLong { .. } => StandIn::Never,
+        }
+    }
+
     /// The class of the failure.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Unknown { .. } => ErrorClass::UnknownOutcome,
             Self::RateLimited { .. } => ErrorClass::Throttled,
-            Self::Unreachable { .. }
-            | Self::Upstream { .. }
-            | Self::Malformed { .. }
-            | Self::Empty(_) => ErrorClass::Retryable,
-            Self::Config(_)
+            Self::Unreachable { .. } | Self::Upstream { .. } | Self::Malformed { .. } => {
+                ErrorClass::Retryable
+            }
+            Self::Filtered { .. } => ErrorClass::AnswerRefused,
+            Self::Answer(fault) => fault.class(),
+            Self::Config { .. }
             | Self::OutOfQuota { .. }
             | Self::Unauthorized { .. }
+            | Self::Expired { .. }
+            | Self::ModelNotFound { .. }
             | Self::NotFound { .. }
             | Self::Refused { .. }
             | Self::TooLarge { .. }
             | Self::LimitName { .. }
-            | Self::Filtered { .. }
             | Self::NotAnApi { .. }
-            | Self::Truncated(_)
-            | Self::NotJson(_) => ErrorClass::Permanent,
+            | Self::TooLong { .. } => ErrorClass::Permanent,
         }
     }
 }
@@ -207,14 +303,16 @@ impl From<LlmError> for TaskError {
                 Self::Snooze { delay, failure }
             }
             LlmError::Upstream { after, .. } => Self::Retry { failure, after: after.map(spread) },
-            _ if failure.class == ErrorClass::Permanent => Self::Permanent(failure),
-            _ => Self::Retry { failure, after: None },
+            LlmError::Unreachable { .. }
+            | LlmError::Unknown { .. }
+            | LlmError::Malformed { .. } => Self::Retry { failure, after: None },
+            _ => Self::Permanent(failure),
         }
     }
 }
 
 /// A wait and up to a fifth more, never less.
-pub(crate) fn spread(wait: Duration) -> Duration {
+pub fn spread(wait: Duration) -> Duration {
     let share = rand::rng().random_range(0.0..=f64::from(SPREAD_PERCENT) / 100.0);
     wait + wait.mul_f64(share)
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use crate::http::HeaderMap;
 use chrono::{DateTime, Utc};
-use shared::http::HeaderMap;
 
 /// A longer wish is a slip of the other side.
 const LONGEST: Duration = Duration::from_hours(7 * 24);
 
 /// What headers ask: `retry-after-ms`, `retry-after`, else the reset of the exhausted dimension.
-pub(crate) fn wait_hint(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
+pub fn wait_hint(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     // The other side's clock, where it tells it: its dates are by that one.
     let now = text("date").and_then(http_date).unwrap_or(now);
@@ -88,7 +88,7 @@ fn go_duration(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use shared::http::{HeaderName, HeaderValue};
+    use crate::http::{HeaderName, HeaderValue};
 
     use super::*;
 
