@@ -25,7 +25,7 @@ enum Command {
         #[arg(long = "pool", value_name = "NAME")]
         pools: Vec<String>,
         /// Slots of each pool, instead of the file's.
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
         max_workers: Option<u16>,
     },
     /// Lists the task types that this worker runs.

@@ -7,12 +7,15 @@ use serde_json::Value;
 use shared::http::{self, Method, StatusCode, Url};
 use tokio::time::Instant;
 
-use super::field::Field;
+use super::field::{Field, until};
 
 /// Longest wait for an answer.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Largest answer that is read.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
+
+/// A broker's figures are there within this after its start: they are gathered every few seconds.
+const TOLD: Duration = Duration::from_secs(30);
 
 /// The API of the drill's own broker, in the ground's vhost.
 pub struct Management {
@@ -29,11 +32,14 @@ impl Management {
         Ok(Self { client: http::trusted_client()?, base, vhost })
     }
 
-    /// The process of the one node.
+    /// The process of the one node, which a broker that has just begun does not tell yet.
     pub async fn process(&self) -> anyhow::Result<String> {
-        let nodes = self.ask(Method::GET, &["nodes"], None).await?;
-        let pid = nodes.get(0).and_then(|node| node.get("os_pid")).and_then(Value::as_str);
-        pid.map(str::to_owned).context("the broker has no node with a process")
+        until("the broker tells its process", TOLD, async || {
+            let nodes = self.ask(Method::GET, &["nodes"], None).await?;
+            let pid = nodes.get(0).and_then(|node| node.get("os_pid")).and_then(Value::as_str);
+            Ok(pid.map(str::to_owned))
+        })
+        .await
     }
 
     /// Whether a memory or disk alarm is on.
