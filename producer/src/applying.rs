@@ -14,8 +14,16 @@ use tracing::warn;
 
 use crate::due;
 
-/// Old entries that are ticked together.
-const CHUNK: usize = due::MAX_TICKS;
+/// Old entries that are read, compared and ticked together: read, one is many times its size at rest,
+/// and an edit may touch them all.
+pub const CHUNK: usize = due::MAX_TICKS;
+
+/// A name in force that will not be afterwards, or not as it is, and the file's entry that goes on
+/// for it.
+pub type Old<'a> = (&'a str, Option<usize>);
+
+/// What differs, by the name in force.
+type Differences = HashMap<String, Vec<FieldChange>>;
 
 /// A file beside what is in force.
 pub struct Look {
@@ -88,11 +96,13 @@ impl Look {
         Ok(Self { file, standing, diff })
     }
 
-    /// The names in force that would not be afterwards, or not as they are.
-    fn old_names<'a>(&'a self, entries: &'a [Schedule]) -> Vec<&'a str> {
-        let changed = self.diff.changed.iter().map(|n| entries[*n].name.as_str());
-        let renamed = self.diff.renamed.iter().map(|rename| rename.from.as_str());
-        changed.chain(renamed).chain(self.diff.removed.iter().map(String::as_str)).collect()
+    /// What is in force and would not be afterwards, or not as it is.
+    pub fn old<'a>(&'a self, entries: &'a [Schedule]) -> Vec<Old<'a>> {
+        let changed = self.diff.changed.iter().map(|n| (entries[*n].name.as_str(), Some(*n)));
+        let renamed =
+            self.diff.renamed.iter().map(|rename| (rename.from.as_str(), Some(rename.to)));
+        let removed = self.diff.removed.iter().map(|name| (name.as_str(), None));
+        changed.chain(renamed).chain(removed).collect()
     }
 
     /// Added entries that say what a removed one said.
@@ -111,27 +121,26 @@ impl Look {
         alike.collect()
     }
 
-    /// What it comes to, with the old entries at hand.
-    fn report(&self, entries: &[Schedule], old: &HashMap<String, Schedule>) -> Report {
+    /// What it comes to.
+    fn report(&self, entries: &[Schedule], mut differences: Differences) -> Report {
         let name = |n: &usize| entries[*n].name.clone();
-        let fields = |from: &str, to: usize| {
-            old.get(from).map_or_else(Vec::new, |old| changes(old, &entries[to]))
-        };
+        let mut fields = |from: &str| differences.remove(from).unwrap_or_default();
         let renamed = self.diff.renamed.iter().map(|rename| Renamed {
             from: rename.from.clone(),
             to: name(&rename.to),
-            fields: fields(&rename.from, rename.to),
+            fields: fields(&rename.from),
         });
+        let renamed = renamed.collect();
         let changed = self.diff.changed.iter().map(|n| {
             let name = name(n);
-            Changed { fields: fields(&name, *n), name }
+            Changed { fields: fields(&name), name }
         });
         // One without a difference had no digest yet: an older binary wrote it.
         let changed: Vec<Changed> = changed.filter(|c| !c.fields.is_empty()).collect();
         Report {
             revision: self.file.revision,
             added: self.diff.added.iter().map(name).collect(),
-            renamed: renamed.collect(),
+            renamed,
             removed: self.diff.removed.clone(),
             alike: self.alike(entries),
             unchanged: self.diff.unchanged.len() + self.diff.changed.len() - changed.len(),
@@ -144,8 +153,12 @@ impl Look {
 /// What applying would do.
 pub async fn rehearse(store: &Store, entries: &[Schedule]) -> Result<Report, Error> {
     let look = Look::at(store, entries).await?;
-    let old = store.specs(&look.old_names(entries)).await?;
-    Ok(look.report(entries, &by_name(&old)))
+    let mut differences = Differences::new();
+    for old in look.old(entries).chunks(CHUNK) {
+        let kept = store.specs(&names(old)).await?;
+        differences.extend(compare(old, entries, &by_name(&kept)));
+    }
+    Ok(look.report(entries, differences))
 }
 
 /// Applies a file that was read at an instant of the database's clock. `None` when another was
@@ -157,11 +170,15 @@ pub async fn apply(
     (read_at, by): (DateTime<Utc>, &str),
 ) -> Result<Option<Report>, Error> {
     let Some(mut apply) = store.begin_apply(look.file.revision).await? else { return Ok(None) };
-    let old_names = look.old_names(entries);
-    let old = apply.old(&old_names).await?;
-    let schedules = by_name(&old);
-    let mut report = look.report(entries, &schedules);
-    report.ticked = tick_old(&apply, &old, &schedules).await?;
+    let mut differences = Differences::new();
+    let mut ticked = 0;
+    for old in look.old(entries).chunks(CHUNK) {
+        let kept = apply.old(&names(old)).await?;
+        let schedules = by_name(&kept);
+        differences.extend(compare(old, entries, &schedules));
+        ticked += tick_old(&apply, &kept, &schedules).await?;
+    }
+    let mut report = Report { ticked, ..look.report(entries, differences) };
 
     let diff = &look.diff;
     let put = diff.added.iter().chain(&diff.changed).chain(diff.renamed.iter().map(|r| &r.to));
@@ -183,16 +200,32 @@ async fn tick_old(
     old: &[Kept],
     schedules: &HashMap<String, Schedule>,
 ) -> Result<usize, Error> {
+    let due = old.iter().filter_map(|kept| Some((schedules.get(&kept.name)?, kept.mark)));
     let mut ticked = 0;
-    for chunk in old.chunks(CHUNK) {
-        let due = chunk.iter().filter_map(|kept| Some((schedules.get(&kept.name)?, kept.mark)));
-        for batch in due::batches(due, apply.now()) {
-            let (inputs, _spans): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-            let decided = apply.tick(&inputs).await?;
-            ticked += decided.iter().filter(|tick| tick.fresh).count();
-        }
+    for batch in due::batches(due, apply.now()) {
+        let (inputs, _spans): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let decided = apply.tick(&inputs).await?;
+        ticked += decided.iter().filter(|tick| tick.fresh).count();
     }
     Ok(ticked)
+}
+
+/// Their names.
+pub fn names<'a>(old: &[Old<'a>]) -> Vec<&'a str> {
+    old.iter().map(|(name, _)| *name).collect()
+}
+
+/// What differs of old entries that go on.
+fn compare(
+    old: &[Old<'_>],
+    entries: &[Schedule],
+    schedules: &HashMap<String, Schedule>,
+) -> Differences {
+    let compared = old.iter().filter_map(|(name, to)| {
+        let fields = changes(schedules.get(*name)?, &entries[(*to)?]);
+        Some(((*name).to_owned(), fields))
+    });
+    compared.collect()
 }
 
 fn by_name(kept: &[Kept]) -> HashMap<String, Schedule> {

@@ -18,7 +18,7 @@ use shared::telemetry::{metrics, names};
 use tracing::{error, info, warn};
 
 use crate::announcer::Announcer;
-use crate::applying::Look;
+use crate::applying::{self, CHUNK, Look};
 use crate::due::{self, Batch, MAX_TICKS};
 
 /// The schedules of a term, with what is next.
@@ -62,29 +62,23 @@ impl Ticker {
         config: Arc<Config>,
         look: Look,
     ) -> Result<Self, Error> {
-        let Look { file, standing, diff } = look;
-        let mut others = Vec::new();
-        for n in &diff.changed {
-            others.push(config.schedules[*n].name.as_str());
-        }
-        others.extend(diff.renamed.iter().map(|rename| rename.from.as_str()));
-        others.extend(diff.removed.iter().map(String::as_str));
-        let others = store.specs(&others).await?;
         let mut ticker = Self {
             store,
             announcer,
-            config,
-            revision: file.revision,
-            slots: Vec::with_capacity(standing.len()),
-            next: BinaryHeap::with_capacity(standing.len()),
+            config: config.clone(),
+            revision: look.file.revision,
+            slots: Vec::with_capacity(look.standing.len()),
+            next: BinaryHeap::with_capacity(look.standing.len()),
         };
-        for n in diff.unchanged {
-            if let Some(known) = standing.get(&ticker.config.schedules[n].name) {
-                ticker.know(Entry::OfFile(n), known.mark);
+        for n in &look.diff.unchanged {
+            if let Some(known) = look.standing.get(&config.schedules[*n].name) {
+                ticker.know(Entry::OfFile(*n), known.mark);
             }
         }
-        for kept in &others {
-            ticker.know_applied(kept);
+        for old in look.old(&config.schedules).chunks(CHUNK) {
+            for kept in &ticker.store.specs(&applying::names(old)).await? {
+                ticker.know_applied(kept);
+            }
         }
         info!(schedules = ticker.slots.len(), revision = ticker.revision, "in force");
         Ok(ticker)
@@ -125,20 +119,27 @@ impl Ticker {
         if revision == self.revision {
             return Ok(false);
         }
-        let rows = self.store.changed_schedules(self.revision).await?;
-        info!(revision, schedules = rows.len(), "other schedules are in force");
         let known = self.slots.iter().enumerate().filter_map(|(slot, known)| {
             Some((schedule(&self.config, &known.as_ref()?.entry).name.clone(), slot))
         });
         let slots: HashMap<String, usize> = known.collect();
-        for kept in &rows {
-            if let Some(slot) = slots.get(&kept.name) {
-                self.slots[*slot] = None;
-            }
-            if !kept.removed {
-                self.know_applied(kept);
+        let mut last = String::new();
+        let mut changed = 0;
+        loop {
+            let page = self.store.changed_schedules(self.revision, &last).await?;
+            let Some(end) = page.last() else { break };
+            last.clone_from(&end.name);
+            changed += page.len();
+            for kept in &page {
+                if let Some(slot) = slots.get(&kept.name) {
+                    self.slots[*slot] = None;
+                }
+                if !kept.removed {
+                    self.know_applied(kept);
+                }
             }
         }
+        info!(revision, schedules = changed, "other schedules are in force");
         self.revision = revision;
         Ok(true)
     }

@@ -221,6 +221,26 @@ tasks:
 }
 
 #[test]
+fn schedules_are_the_same_wherever_their_list_stands() {
+    let pools = "task_pools: {p: {task_types: [http_call]}}";
+    let entry = |name| format!("{{name: {name}, schedule: '@daily', task_type: http_call}}");
+    let entries = format!("[{}, {}]", entry("a"), entry("b"));
+    for text in [
+        format!("{pools}\ntasks: {entries}"),
+        format!("tasks: {entries}\n{pools}"),
+        format!("tasks: &all {entries}\n{pools}"),
+        format!("<<: {{tasks: {entries}}}\n{pools}"),
+        format!("<<: {{tasks: &all {entries}}}\ntasks: *all\n{pools}"),
+    ] {
+        let config = loaded(&text, &[]);
+
+        let names: Vec<&str> = config.schedules.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["a", "b"], "{text}");
+        assert_eq!(config.schedules[1].pool, "p", "{text}");
+    }
+}
+
+#[test]
 fn a_key_in_the_file_wins_over_its_variable() {
     let variables = [
         ("DATABASE_URL", "postgres://env/x"),

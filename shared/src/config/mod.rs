@@ -43,7 +43,7 @@ pub use problems::{Problem, Problems, suggestion};
 use reader::Place;
 pub use schedules::PayloadCheck;
 pub use types::*;
-use yaml::{Entry, Node};
+use yaml::{Node, Stream};
 
 /// Largest file that is read: a hundred thousand generated schedules have a third of it.
 pub const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
@@ -110,19 +110,19 @@ impl Loader<'_> {
         }
         let loading = Loading::new(name, Environment::new(self.variables));
         let mut flaws = Vec::new();
-        let root = yaml::parse(text, &mut flaws);
+        // The one section that may be large, and its entries refer to the others, wherever these
+        // stand: it is only counted here, and read from the text at the end.
+        let mut count = 0;
+        let stream = Stream { key: "tasks", take: &mut |_| count += 1 };
+        let root = yaml::parse(text, &mut flaws, stream);
         for flaw in flaws {
             loading.flaw(flaw);
         }
-        let config = root.map(|mut root| {
-            // The one section that may be large: each of its entries is dropped once it is read.
-            let tasks = root.take("tasks");
-            self.config(&loading, &root, tasks)
-        });
+        let config = root.map(|root| self.config(&loading, &root, (text, count)));
         loading.finish(config)
     }
 
-    fn config(&self, loading: &Loading<'_>, node: &Node, tasks: Option<Entry>) -> Config {
+    fn config(&self, loading: &Loading<'_>, node: &Node, entries: (&str, usize)) -> Config {
         let place = Place { loading, node, path: String::new(), line: node.line };
         let root = place.section(keys::ROOT);
         let storage = root.section("storage", keys::STORAGE);
@@ -150,7 +150,7 @@ impl Loader<'_> {
             secrets: secret_names,
             directory,
         };
-        let tasks = schedules::schedules(loading, tasks, &schedule_context);
+        let tasks = schedules::schedules(&root, entries, &schedule_context);
         Config {
             path: None,
             name: loading.name.to_owned(),

@@ -13,7 +13,7 @@ use super::problems::suggestion;
 use super::reader::{Place, Section};
 use super::sections;
 use super::timing;
-use super::yaml::{Entry, Kind};
+use super::yaml::{self, Node, Stream};
 use super::{Pool, Price, Scheduler};
 use crate::domain::cron::Cron;
 use crate::domain::payloads;
@@ -81,40 +81,60 @@ pub(super) struct Tasks {
     pub budgets: BTreeMap<String, Limits>,
 }
 
-/// Reads all entries; those with problems are left out. Each is dropped once it is read.
+/// Reads all entries; those with problems are left out. Of the text, which has about so many, one
+/// after the other is made a node, read and dropped.
 pub(super) fn schedules(
-    loading: &Loading<'_>,
-    tasks: Option<Entry>,
+    root: &Section<'_>,
+    (text, count): (&str, usize),
     context: &Context<'_>,
 ) -> Tasks {
-    let Some(Entry { line, value, .. }) = tasks.filter(|tasks| !tasks.value.is_null()) else {
+    let (Some(tasks), Some(root)) = (root.get("tasks"), root.place()) else {
         return Tasks::default();
     };
-    if !matches!(value.kind, Kind::List(_)) {
-        Place { loading, node: &value, path: "tasks".to_owned(), line }.expected("a list");
+    let mut entries = Entries {
+        context,
+        index: 0,
+        names: Names::sized(count),
+        read: Tasks { schedules: Vec::with_capacity(count), budgets: BTreeMap::new() },
+    };
+    // Those that an alias stands for.
+    for item in tasks.items() {
+        entries.take(root.loading, item.node);
     }
-    let Kind::List(items) = value.kind else { return Tasks::default() };
-    let mut names = Names::default();
-    let mut tasks = Tasks { schedules: Vec::with_capacity(items.len()), budgets: BTreeMap::new() };
-    for (index, node) in items.into_iter().enumerate() {
-        let path = format!("tasks[{index}]");
-        let section = Place { loading, node: &node, path, line: node.line }.section(keys::TASK);
-        let name = section.required("name").and_then(|place| names.own(&place));
-        let renamed_from = section.get("renamed_from").and_then(|place| names.former(&place));
-        let budget = limits::schedule_budget(&section, context.prices);
-        let Some(schedule) = schedule(&section, name, context) else { continue };
+    let take = &mut |node| entries.take(root.loading, &node);
+    // Its flaws are known, and it was read to its end before.
+    let _ = yaml::parse(text, &mut Vec::new(), Stream { key: "tasks", take });
+    entries.names.check_renames(root.loading);
+    entries.read
+}
+
+/// The entries so far.
+struct Entries<'a> {
+    context: &'a Context<'a>,
+    index: usize,
+    names: Names,
+    read: Tasks,
+}
+
+impl Entries<'_> {
+    /// Reads the next one.
+    fn take(&mut self, loading: &Loading<'_>, node: &Node) {
+        let path = format!("tasks[{}]", self.index);
+        self.index += 1;
+        let section = Place { loading, node, path, line: node.line }.section(keys::TASK);
+        let name = section.required("name").and_then(|place| self.names.own(&place));
+        let renamed_from = section.get("renamed_from").and_then(|place| self.names.former(&place));
+        let budget = limits::schedule_budget(&section, self.context.prices);
+        let Some(schedule) = schedule(&section, name, self.context) else { return };
         if let Some(budget) = budget {
             let budget = Limits { timezone: schedule.timezone, ..budget };
-            tasks.budgets.insert(schedule.name.clone(), budget);
+            self.read.budgets.insert(schedule.name.clone(), budget);
         }
-        tasks.schedules.push(Schedule { renamed_from, ..schedule });
+        self.read.schedules.push(Schedule { renamed_from, ..schedule });
     }
-    names.check_renames(loading);
-    tasks
 }
 
 /// The names of the file, with their lines.
-#[derive(Default)]
 struct Names {
     lines: HashMap<String, usize>,
     /// Former names, with the lines and paths where they are said.
@@ -122,6 +142,11 @@ struct Names {
 }
 
 impl Names {
+    /// Room for so many.
+    fn sized(count: usize) -> Self {
+        Self { lines: HashMap::with_capacity(count), former: Vec::new() }
+    }
+
     fn own(&mut self, place: &Place<'_>) -> Option<String> {
         let name = name(place)?;
         if let Some(first) = self.lines.insert(name.clone(), place.line) {

@@ -2,7 +2,8 @@
 //!
 //! Built from the parser's events rather than from a loaded document, because the tree must keep
 //! numbers as written, must report every duplicate key instead of the first, and must bound nesting
-//! and aliases before they cost anything. It knows nothing of what the keys mean.
+//! and aliases before they cost anything. The items of one list may be many: they are handed over
+//! one by one and not kept. It knows nothing of what the keys mean.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -61,16 +62,6 @@ impl Node {
         Self { line: 0, kind: Kind::Map(Vec::new()), weight: 1 }
     }
 
-    /// Takes an entry of a mapping out: the key stays and says nothing.
-    pub(super) fn take(&mut self, key: &str) -> Option<Entry> {
-        let Kind::Map(entries) = &mut self.kind else { return None };
-        let entry = entries.iter_mut().find(|entry| &*entry.key == key)?;
-        let nothing = Kind::Scalar { text: String::new(), plain: true };
-        let node = Self { line: entry.line, kind: nothing, weight: 1 };
-        let value = std::mem::replace(&mut entry.value, node);
-        Some(Entry { key: entry.key.clone(), line: entry.line, value })
-    }
-
     /// True for an empty or `null` value: the key is there and says nothing.
     pub(super) fn is_null(&self) -> bool {
         matches!(&self.kind, Kind::Scalar { text, plain: true }
@@ -78,26 +69,36 @@ impl Node {
     }
 }
 
+/// A list under a key of the root whose items are handed over, and left out of the tree: each lives
+/// as long as `take` needs it. One with an anchor or out of an alias stays in the tree.
+pub(super) struct Stream<'a> {
+    /// The key of the root.
+    pub key: &'a str,
+    /// Called with each item, in the order of the file.
+    pub take: &'a mut dyn FnMut(Node),
+}
+
 /// Reads one document. Flaws that do not hide others are collected in `flaws`; `None` means that
 /// the text could not be read to its end.
-pub(super) fn parse(text: &str, flaws: &mut Vec<Flaw>) -> Option<Node> {
-    let root = read(text, flaws, false)?.pop();
+pub(super) fn parse<'a>(text: &str, flaws: &'a mut Vec<Flaw>, stream: Stream<'a>) -> Option<Node> {
+    let root = read(text, flaws, Some(stream))?.pop();
     Some(root.filter(|root| !root.is_null()).unwrap_or_else(Node::empty))
 }
 
 /// Reads all documents of a text.
 pub(super) fn parse_all(text: &str, flaws: &mut Vec<Flaw>) -> Option<Vec<Node>> {
-    read(text, flaws, true)
+    read(text, flaws, None)
 }
 
-fn read(text: &str, flaws: &mut Vec<Flaw>, many: bool) -> Option<Vec<Node>> {
+/// Reads one document with a list to hand over, or all documents.
+fn read<'a>(text: &str, flaws: &'a mut Vec<Flaw>, stream: Option<Stream<'a>>) -> Option<Vec<Node>> {
     let mut builder = Builder {
         flaws,
         open: Vec::new(),
         anchors: HashMap::new(),
         aliased: 0,
         keys: HashSet::new(),
-        many,
+        stream,
         roots: Vec::new(),
     };
     for event in Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) {
@@ -131,6 +132,8 @@ struct Open {
     /// Lines of the keys so far.
     seen: HashMap<Rc<str>, usize>,
     weight: usize,
+    /// Items that were handed over; `None` for what keeps its own.
+    streamed: Option<usize>,
 }
 
 /// What a tag says about its scalar.
@@ -150,15 +153,15 @@ struct Builder<'a> {
     aliased: usize,
     /// Every key so far: a file of many entries has few.
     keys: HashSet<Rc<str>>,
-    /// More than one document is expected.
-    many: bool,
+    /// The list whose items are handed over; without one, any number of documents is expected.
+    stream: Option<Stream<'a>>,
     roots: Vec<Node>,
 }
 
 impl Builder<'_> {
     fn take(&mut self, event: Event<'_>, line: usize) -> Result<(), Flaw> {
         match event {
-            Event::DocumentStart(_) if !self.many && !self.roots.is_empty() => {
+            Event::DocumentStart(_) if self.stream.is_some() && !self.roots.is_empty() => {
                 Err(flaw(line, "a second document begins here; keep one and remove this `---`"))
             }
             Event::Nothing
@@ -211,8 +214,18 @@ impl Builder<'_> {
         if self.open.len() >= MAX_DEPTH {
             return Err(flaw(line, format!("nested deeper than {MAX_DEPTH} levels")));
         }
-        self.open.push(Open { line, anchor, kind, key: None, seen: HashMap::new(), weight: 1 });
+        let streamed = self.is_streamed(&kind, anchor).then_some(0);
+        let seen = HashMap::new();
+        self.open.push(Open { line, anchor, kind, key: None, seen, weight: 1, streamed });
         Ok(())
+    }
+
+    /// True for the list that is handed over: what an alias may repeat is kept, and a second one
+    /// under the same key is a flaw of which nothing is read.
+    fn is_streamed(&self, kind: &Kind, anchor: usize) -> bool {
+        let (Some(stream), [root]) = (&self.stream, self.open.as_slice()) else { return false };
+        let here = root.key.as_ref().is_some_and(|(key, _)| &**key == stream.key);
+        here && matches!(kind, Kind::List(_)) && anchor == 0 && !root.seen.contains_key(stream.key)
     }
 
     fn end(&mut self) -> Result<(), Flaw> {
@@ -251,6 +264,11 @@ impl Builder<'_> {
             self.roots.push(node);
             return Ok(());
         };
+        if let (Some(count), Some(stream)) = (&mut parent.streamed, &mut self.stream) {
+            *count += 1;
+            (stream.take)(node);
+            return Ok(());
+        }
         parent.weight += node.weight;
         match (&mut parent.kind, parent.key.take()) {
             (Kind::List(items), _) => items.push(node),
@@ -290,7 +308,10 @@ impl Builder<'_> {
         let mut path = String::new();
         for open in self.open.iter().rev().skip(1).rev() {
             match (&open.kind, &open.key) {
-                (Kind::List(items), _) => path = format!("{path}[{}]", items.len()),
+                (Kind::List(items), _) => {
+                    let index = open.streamed.unwrap_or(items.len());
+                    path = format!("{path}[{index}]");
+                }
                 (_, Some((key, _))) => path = join(&path, key),
                 _ => {}
             }

@@ -17,8 +17,8 @@ use super::session::Session;
 use super::ticks::{DecidedTick, TickInput, tick_in};
 use crate::domain::schedule::Schedule;
 
-/// Entries of one statement.
-const CHUNK: usize = 2000;
+/// Entries of one statement: as JSON, each is many times its size at rest.
+const CHUNK: usize = 500;
 
 /// An apply in its transaction. Dropped unfinished, it leaves nothing.
 pub struct Apply {

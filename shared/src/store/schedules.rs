@@ -18,6 +18,9 @@ use crate::domain::schedule::Standing;
 /// Schedules of one page: short statements, whatever the number of schedules.
 const PAGE: i64 = 5000;
 
+/// The same of whole entries, which are large when they are read.
+const PAGE_OF_ENTRIES: i64 = 500;
+
 /// The file whose schedules are in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileInForce {
@@ -118,14 +121,16 @@ impl Store {
         }
     }
 
-    /// Entries in force, by name, a page at a time.
+    /// Entries in force, by name.
     pub async fn specs(&self, names: &[&str]) -> Result<Vec<Kept>, Error> {
         specs_in(&self.session().await?, names).await
     }
 
-    /// What was applied, changed or removed since a revision.
-    pub async fn changed_schedules(&self, since: i64) -> Result<Vec<Kept>, Error> {
-        let rows = self.query(include_str!("sql/changed_schedules.sql"), &[&since]).await?;
+    /// What was applied, changed or removed since a revision, by name: the page behind a name; an
+    /// empty one is behind the last.
+    pub async fn changed_schedules(&self, since: i64, after: &str) -> Result<Vec<Kept>, Error> {
+        let sql = include_str!("sql/changed_schedules.sql");
+        let rows = self.query(sql, &[&since, &after, &PAGE_OF_ENTRIES]).await?;
         let kept = |row: &Row| Kept { removed: row.get("removed"), ..kept_of(row) };
         Ok(rows.iter().map(kept).collect())
     }

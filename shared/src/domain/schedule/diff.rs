@@ -92,7 +92,11 @@ impl Diff {
 pub fn changes(old: &Schedule, new: &Schedule) -> Vec<FieldChange> {
     let both = old.fields().into_iter().zip(new.fields());
     let different = both.filter(|((_, old), (_, new))| old != new);
-    different.map(|((field, old), (_, new))| FieldChange { field, old, new }).collect()
+    let mut changes: Vec<FieldChange> =
+        different.map(|((field, old), (_, new))| FieldChange { field, old, new }).collect();
+    // An edit of all entries has as many of these.
+    changes.shrink_to_fit();
+    changes
 }
 
 #[cfg(test)]
