@@ -76,6 +76,8 @@ pub(super) struct Context<'a> {
 /// What is read of `tasks`.
 #[derive(Default)]
 pub(super) struct Tasks {
+    /// Whether the file says them, if only as an empty list.
+    pub said: bool,
     pub schedules: Vec<Schedule>,
     /// By schedule.
     pub budgets: BTreeMap<String, Limits>,
@@ -95,7 +97,8 @@ pub(super) fn schedules(
     }
     let Kind::List(items) = value.kind else { return Tasks::default() };
     let mut names = Names::default();
-    let mut tasks = Tasks { schedules: Vec::with_capacity(items.len()), budgets: BTreeMap::new() };
+    let schedules = Vec::with_capacity(items.len());
+    let mut tasks = Tasks { said: true, schedules, budgets: BTreeMap::new() };
     for (index, node) in items.into_iter().enumerate() {
         let path = format!("tasks[{index}]");
         let section = Place { loading, node: &node, path, line: node.line }.section(keys::TASK);
