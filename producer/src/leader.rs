@@ -10,6 +10,7 @@ use std::time::Duration;
 use chrono::{DateTime, SubsecRound as _, Utc};
 use shared::config::Config;
 use shared::domain::attempt::Incarnation;
+use shared::domain::quota::Scope;
 use shared::relay::Relay;
 use shared::shutdown::Shutdown;
 use shared::store::{Error, Store, Term};
@@ -20,7 +21,8 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::announcer::Announcer;
-use crate::applying::{self, Look};
+use crate::applying::{self, Look, Report};
+use crate::commands::output::counted;
 use crate::ticker::{Round, Ticker};
 
 /// Longest sleep between two looks, whatever is next: bounds what a step of the database's clock
@@ -32,6 +34,12 @@ const LOOK_FOR_CHANGES: Duration = Duration::from_secs(1);
 
 /// Least sleep of a standby, which wakes when the lease of another ends.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
+
+/// Removed schedules that are named in the log.
+const NAMED: usize = 20;
+
+/// What quotas are of. A file without `tasks` speaks of the first alone.
+const SCOPES: &[Scope] = &[Scope::Model, Scope::Schedule];
 
 /// What leading needs.
 pub struct Candidate {
@@ -162,12 +170,27 @@ impl Candidate {
         }
     }
 
-    /// Puts our file in force, if none that was read later is, and takes what is in force then.
+    /// Puts our file in force, if it says schedules and none that was read later is, and takes what is
+    /// in force then.
     async fn begin(&self, read_at: DateTime<Utc>, announcer: Announcer) -> Result<Ticker, Error> {
         let (store, entries) = (&self.store, &self.config.schedules);
         let look = loop {
             let look = Look::at(store, entries).await?;
             let newest = look.file.read_at.is_none_or(|newest| newest < read_at);
+            if newest {
+                let spoken = if self.config.says_tasks { SCOPES } else { &SCOPES[..1] };
+                self.store.apply_quotas(&self.config.quotas(), spoken).await?;
+            }
+            if let Some(silence) = self.config.silence() {
+                let kept = look.standing.len();
+                if kept > 0 {
+                    warn!(
+                        "{silence}, so what is in force stays and ticks ({}); write `tasks: []` to remove all",
+                        counted(kept, "schedule")
+                    );
+                }
+                break look;
+            }
             if !newest {
                 if !look.diff.is_empty() {
                     warn!(applied_by = look.file.applied_by, applied_at = ?look.file.applied_at,
@@ -176,7 +199,6 @@ impl Candidate {
                 }
                 break look;
             }
-            self.store.apply_quotas(&self.config.quotas(), true).await?;
             let Some(report) =
                 applying::apply(store, entries, &look, (read_at, &self.label)).await?
             else {
@@ -185,16 +207,7 @@ impl Candidate {
             if look.diff.is_empty() {
                 break look;
             }
-            info!(
-                revision = report.revision,
-                added = report.added.len(),
-                renamed = report.renamed.len(),
-                changed = report.changed.len(),
-                removed = report.removed.len(),
-                unchanged = report.unchanged,
-                ticked = report.ticked,
-                "applied the file's schedules"
-            );
+            tell(&report);
             if report.ticked > 0 {
                 self.relay.poke();
             }
@@ -239,6 +252,26 @@ impl Candidate {
                 return Ok(None);
             }
         }
+    }
+}
+
+/// Says what a file changed, and names what it removed: that may be a mistake.
+fn tell(report: &Report) {
+    info!(
+        revision = report.revision,
+        added = report.added.len(),
+        renamed = report.renamed.len(),
+        changed = report.changed.len(),
+        removed = report.removed.len(),
+        unchanged = report.unchanged,
+        ticked = report.ticked,
+        "applied the file's schedules"
+    );
+    if !report.removed.is_empty() {
+        let (count, named) = (report.removed.len(), report.removed.iter().take(NAMED));
+        let names = named.map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if count > NAMED { ", …" } else { "" };
+        warn!("removed {}, which the file has no more: {names}{more}", counted(count, "schedule"));
     }
 }
 

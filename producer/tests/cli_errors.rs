@@ -57,6 +57,7 @@ fn wrong_words_are_exit_code_2() {
     check(&["publish", "mine", "--timeout", "0"], 2, "at least 1 ms");
     check(&["publish", "mine", "--max-retry", "1001"], 2, "at most 1000");
     check(&["publish", "mine", "--max-retry", "-1"], 2, "error");
+    check(&["schedules", "apply"], 2, "belfry.yaml does not say `tasks`, so there is nothing");
     check(&["publish", "mine", "--wait=ever"], 2, "expected seconds");
     check(&["publish", "mine", "--batch", "x"], 2, "cannot be used");
     check(&["publish", "mine", "--skip-invalid"], 2, "cannot be used");
@@ -190,4 +191,13 @@ fn every_shell_gets_its_completions() {
             .output()
             .is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("schema"),)
     );
+}
+
+#[test]
+fn an_apply_without_a_file_is_refused_before_anything_is_asked() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for args in [["schedules", "apply"].as_slice(), &["schedules", "apply", "--dry-run"]] {
+        let said = run(command(dir.path().to_owned(), args), None).with(2);
+        said.complains("there is no file that says `tasks`").complains("write `tasks: []`");
+    }
 }

@@ -304,3 +304,25 @@ async fn an_ended_schedule_is_shown_as_ended_and_makes_no_tick() {
     assert_eq!(said, [Some("500ms"), Some("10s"), Some("high")]);
     assert!(ticks(&tower, "over").await.is_empty());
 }
+
+/// A file that is missing, empty or another one's removes nothing; one that says `[]` removes all.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_force_ticks_on_under_a_file_that_says_no_tasks() {
+    let tower = open(&entry("beat", "* * * * * *", "")).await;
+    tower.house.producer(&["schedules", "apply"]).with(0);
+    configure(&tower, "");
+    let apply = tower.house.producer(&["schedules", "apply"]).with(2);
+    apply.complains("belfry.yaml does not say `tasks`").complains("`tasks: []`");
+
+    let silent = tower.producer("silent.log");
+    silent
+        .says("belfry.yaml does not say `tasks`, so what is in force stays and ticks (1 schedule)")
+        .await;
+    when(&tower, "beat", "it ticks on", |ticks| ticks.len() > 2).await;
+    silent.kill();
+    tower.house.configure(&needed("AMQP_URL"), &format!("{QUICK}\ntasks: []"));
+    let explicit = tower.producer("explicit.log");
+    explicit.says("removed 1 schedule, which the file has no more: beat").await;
+
+    assert!(tower.house.store.schedules(None).await.expect("read").is_empty());
+}

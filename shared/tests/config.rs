@@ -49,6 +49,16 @@ fn task(lines: &str) -> String {
 }
 
 #[test]
+fn only_a_file_that_says_tasks_wants_something_of_them() {
+    for silent in ["", "tasks:\n", "tasks: ~\n", "scheduler: {timezone: UTC}\n"] {
+        assert!(!loaded(silent, &[]).says_tasks, "{silent:?}");
+    }
+    for said in ["tasks: []\n", &task("")] {
+        assert_eq!(loaded(said, &[]).silence(), None, "{said:?}");
+    }
+}
+
+#[test]
 fn overlap_has_the_words_of_kubernetes_and_temporal() {
     for (words, overlap) in [
         (["skip", "Skip", "Forbid"].as_slice(), Overlap::Skip),

@@ -14,7 +14,7 @@ fn prompt(model: &str, text: &str) -> Value {
 
 async fn limited(house: &House, model: &str, limits: Limits) {
     let quota = Quota { scope: Scope::Model, name: model.to_owned(), limits };
-    house.store.apply_quotas(&[quota], false).await.expect("applied");
+    house.store.apply_quotas(&[quota], &[]).await.expect("applied");
 }
 
 fn rate(requests_per_minute: u32) -> Limits {
@@ -135,7 +135,7 @@ async fn an_answer_of_the_other_model_is_not_paid_again() {
 }
 
 async fn limited_no_more(house: &House) {
-    house.store.apply_quotas(&[], true).await.expect("lifted");
+    house.store.apply_quotas(&[], &[Scope::Model]).await.expect("lifted");
 }
 
 #[tokio::test]

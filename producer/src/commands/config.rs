@@ -71,7 +71,8 @@ fn wrong(problems: &Problems) -> Value {
 fn notes(config: &Config) -> Vec<String> {
     let missing = [config.database_url().err(), config.amqp_url().err()];
     let missing = missing.into_iter().flatten().map(|missing| missing.to_string());
-    config.notes.iter().cloned().chain(missing).collect()
+    let silence = config.silence().map(|who| format!("{who}: the schedules in force stay"));
+    config.notes.iter().cloned().chain(missing).chain(silence).collect()
 }
 
 #[cfg(test)]
@@ -96,6 +97,7 @@ storage:
   redis: {url: 'redis://x'}
   postgres: {dsn: 'postgres://u:p@db/x'}
   rabbitmq: {url: 'amqp://u:p@mq'}
+tasks: []
 ";
 
     #[test]
@@ -107,6 +109,15 @@ storage:
         assert_eq!(lines[0], "b.yaml: ok (0 schedules, 2 pools, 0 reports)");
         assert!(lines[1].starts_with("note: b.yaml:2: storage.redis: does nothing here"), "{out}");
         assert_eq!(lines.len(), 2, "{out}");
+    }
+
+    #[test]
+    fn a_file_that_says_no_tasks_is_noted() {
+        for silent in ["", "tasks:\n", "limits: {}\n"] {
+            let (code, out, _) = checked(silent, false);
+            let noted = "note: b.yaml does not say `tasks`: the schedules in force stay\n";
+            assert!(code == 0 && out.ends_with(noted), "{out}");
+        }
     }
 
     #[test]

@@ -67,6 +67,17 @@ impl Config {
         [of(Scope::Model, &self.model.limits), of(Scope::Schedule, &self.budgets)].concat()
     }
 
+    /// Who does not say `tasks`, as the beginning of a sentence; `None` where they are said. Silence
+    /// is no wish: a file that is missing, empty or another one's must not remove what is in force.
+    pub fn silence(&self) -> Option<String> {
+        let who = match &self.path {
+            Some(path) => format!("{} does not say `tasks`", path.display()),
+            None => "there is no file that says `tasks` (--config, BELFRY_CONFIG or ./belfry.yaml)"
+                .to_owned(),
+        };
+        (!self.says_tasks).then_some(who)
+    }
+
     /// An error where a part of the file (`tasks`, `reports.daily`) uses unset variables.
     ///
     /// Loading only notes them; whoever runs that part asks here first.

@@ -158,6 +158,7 @@ impl Loader<'_> {
             rabbitmq: storage::rabbitmq(&storage, loading),
             budgets: tasks.budgets,
             model,
+            says_tasks: tasks.said,
             schedules: tasks.schedules,
             alerts: sections::alerts(&root.section("alerts", keys::ALERTS)),
             http: sections::http(&root.section("http", keys::HTTP)),

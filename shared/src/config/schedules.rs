@@ -76,6 +76,8 @@ pub(super) struct Context<'a> {
 /// What is read of `tasks`.
 #[derive(Default)]
 pub(super) struct Tasks {
+    /// Whether the file says them, if only as an empty list.
+    pub said: bool,
     pub schedules: Vec<Schedule>,
     /// By schedule.
     pub budgets: BTreeMap<String, Limits>,
@@ -95,7 +97,7 @@ pub(super) fn schedules(
         context,
         index: 0,
         names: Names::sized(count),
-        read: Tasks { schedules: Vec::with_capacity(count), budgets: BTreeMap::new() },
+        read: Tasks { said: true, schedules: Vec::with_capacity(count), budgets: BTreeMap::new() },
     };
     // Those that an alias stands for.
     for item in tasks.items() {

@@ -35,6 +35,9 @@ pub struct Config {
     pub pools: Vec<Pool>,
     /// `tasks`: the schedules.
     pub schedules: Vec<Schedule>,
+    /// False when nothing says `tasks`: no file, no key, or a key with nothing below. `tasks: []`
+    /// says that there are none.
+    pub says_tasks: bool,
     /// `tasks[*].budget`, by schedule.
     pub budgets: BTreeMap<String, quota::Limits>,
     /// `alerts`.

@@ -165,15 +165,16 @@ impl Columns {
 }
 
 impl Store {
-    /// Brings the file's limits into force; safe to repeat. The leader applies every change of an
-    /// entry and lifts the limits of entries that are gone; whoever else asks only begins what no
-    /// file and no hand has said yet, so that an old file cannot undo a new one.
+    /// Brings the file's limits into force; safe to repeat. In the scopes of which its file speaks
+    /// (`leads`) the leader applies every change of an entry and lifts the limits of entries that
+    /// are gone; whoever else asks only begins what no file and no hand has said yet, so that an old
+    /// file cannot undo a new one.
     ///
     /// Answers the quotas that changed.
     pub async fn apply_quotas(
         &self,
         quotas: &[Quota],
-        leads: bool,
+        leads: &[Scope],
     ) -> Result<Vec<(Scope, String)>, Error> {
         let column = |of: fn(&Limits) -> Option<u64>| -> Vec<Option<i64>> {
             quotas.iter().map(|q| of(&q.limits).map(u64::cast_signed)).collect()
@@ -181,6 +182,7 @@ impl Store {
         let small = |of: fn(&Limits) -> Option<u32>| -> Vec<Option<i32>> {
             quotas.iter().map(|q| of(&q.limits).map(u32::cast_signed)).collect()
         };
+        let leads: Vec<&str> = leads.iter().map(|scope| scope.as_str()).collect();
         let scopes: Vec<&str> = quotas.iter().map(|q| q.scope.as_str()).collect();
         let names: Vec<&str> = quotas.iter().map(|q| q.name.as_str()).collect();
         let files: Vec<Value> = quotas.iter().map(|q| q.limits.spec()).collect();
@@ -218,7 +220,7 @@ impl Store {
     /// As a daemon begins: until it is done, or `stop`. Nothing may run without its limits.
     pub async fn begin_quotas(&self, quotas: &[Quota], stop: &CancellationToken) {
         let mut pauses = Pauses::new();
-        while let Err(error) = self.apply_quotas(quotas, false).await {
+        while let Err(error) = self.apply_quotas(quotas, &[]).await {
             warn!(%error, "the limits of models wait for the database");
             tokio::select! {
                 () = stop.cancelled() => return,

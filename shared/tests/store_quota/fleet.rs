@@ -77,7 +77,7 @@ impl Fleet {
     /// The file says so of a model or schedule that is known to answer.
     pub async fn limit(&self, scope: Scope, name: &str, limits: Limits) {
         let quota = Quota { scope, name: name.to_owned(), limits };
-        self.store.apply_quotas(&[quota], false).await.expect("applied");
+        self.store.apply_quotas(&[quota], &[]).await.expect("applied");
         let sql = "UPDATE llm_quotas SET untried_until = '-infinity' WHERE name = $1";
         self.client.execute(sql, &[&name]).await.expect("known to answer");
     }

@@ -7,6 +7,9 @@ use shared::store::{Admission, Change, LimitChange, NewCall};
 
 use crate::fleet::{Fleet, told};
 
+/// The leader, with a file that speaks of models and of schedules.
+const LEADER: &[Scope] = &[Scope::Model, Scope::Schedule];
+
 fn rate(requests_per_minute: u32, burst: u32) -> Limits {
     Limits {
         requests_per_minute: Some(requests_per_minute),
@@ -124,9 +127,9 @@ async fn a_hand_wins_over_the_file_until_the_file_says_something_new() {
     };
     let rpm = async || fleet.quota("m").await.requests_per_minute;
 
-    fleet.store.apply_quotas(&file(60), false).await.expect("a worker begins");
+    fleet.store.apply_quotas(&file(60), &[]).await.expect("a worker begins");
     assert_eq!(rpm().await, Some(60));
-    fleet.store.apply_quotas(&file(50), false).await.expect("a worker with another file");
+    fleet.store.apply_quotas(&file(50), &[]).await.expect("a worker with another file");
     assert_eq!(rpm().await, Some(60), "only the leader changes what is there");
 
     let by_hand = LimitChange { requests_per_minute: Change::Set(30), ..LimitChange::default() };
@@ -134,17 +137,30 @@ async fn a_hand_wins_over_the_file_until_the_file_says_something_new() {
     let quota = fleet.quota("m").await;
     assert_eq!((quota.requests_per_minute, quota.burst), (Some(30), Some(5)));
     assert_eq!((quota.over_budget.as_str(), quota.set_by.as_deref()), ("dead", Some("ann")));
-    fleet.store.apply_quotas(&file(60), true).await.expect("the leader, unchanged");
+    fleet.store.apply_quotas(&file(60), LEADER).await.expect("the leader, unchanged");
     assert_eq!(rpm().await, Some(30), "the file says what it said");
 
-    let changed = fleet.store.apply_quotas(&file(61), true).await.expect("edited");
+    let changed = fleet.store.apply_quotas(&file(61), LEADER).await.expect("edited");
     assert_eq!(changed, [(Scope::Model, "m".to_owned())]);
     assert_eq!((rpm().await, fleet.quota("m").await.set_by), (Some(61), None));
-    fleet.store.apply_quotas(&[], true).await.expect("taken out");
+    fleet.store.apply_quotas(&[], LEADER).await.expect("taken out");
     assert_eq!((rpm().await, fleet.quota("m").await.in_file), (None, false));
 
     let lifted = LimitChange { requests_per_minute: Change::Lift, ..LimitChange::default() };
     fleet.store.set_quota(Scope::Model, "new", &lifted, "ann").await.expect("set");
-    fleet.store.apply_quotas(&[], true).await.expect("a hand's row is no file's");
+    fleet.store.apply_quotas(&[], LEADER).await.expect("a hand's row is no file's");
     assert_eq!(fleet.quota("new").await.set_by.as_deref(), Some("ann"));
+}
+
+/// A file without `tasks` says nothing of schedules, and so nothing of their budgets.
+#[tokio::test]
+async fn who_speaks_of_models_alone_leaves_budgets_of_schedules() {
+    let fleet = Fleet::open().await;
+    let of = |scope, name: &str| Quota { scope, name: name.to_owned(), limits: rate(60, 1) };
+    let both = [of(Scope::Model, "m"), of(Scope::Schedule, "nightly")];
+    fleet.store.apply_quotas(&both, LEADER).await.expect("applied");
+
+    let lifted = fleet.store.apply_quotas(&[], &[Scope::Model]).await.expect("applied");
+
+    assert_eq!(lifted, [(Scope::Model, "m".to_owned())]);
 }

@@ -30,6 +30,11 @@ pub struct Apply {
 /// Runs it.
 pub async fn run(args: &Apply, context: &Context) -> Answer {
     let config = config::load_checked(context.config.as_deref(), &request::check_for)?;
+    if let Some(silence) = config.silence() {
+        return Err(CommandError::Usage(format!(
+            "{silence}, so there is nothing to apply, and the schedules in force stay; write `tasks: []` to remove them all"
+        )));
+    }
     // As `run` does: an entry with a variable that has no value must not get into force.
     config.require_complete("tasks")?;
     let store = connect::store(&config)?;
