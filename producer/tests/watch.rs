@@ -123,6 +123,40 @@ async fn a_killed_producer_is_missed_and_its_successor_noticed() {
 /// A webhook that keeps what it was told, and answers as it is told.
 async fn webhook(answer: StatusCode) -> (String, Arc<Mutex<Vec<Value>>>) {
     let told = Arc::new(Mutex::new(Vec::new()));
+/// One that was cut off for longer than its lease registers anew; its first identity said no goodbye, and
+/// is nobody's loss, neither while it lives nor when it has stopped in good order.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_frozen_and_stops_in_good_order_later_is_not_missed() {
+    let tower = Tower::open().await;
+    let house = &tower.house;
+    let _stays = tower.producer("stays.log");
+    let frozen = tower.producer("frozen.log");
+    let killed = tower.producer("killed.log");
+    let living = async |count: usize| {
+        within(PATIENCE, &format!("{count} living producers"), async || {
+            let all = house.store.workers(false).await.ok()?;
+            (all.len() == count).then_some(())
+        })
+        .await;
+    };
+    living(3).await;
+
+    frozen.signal("STOP");
+    living(2).await;
+    frozen.signal("CONT");
+    living(3).await;
+    frozen.signal("TERM");
+    living(2).await;
+    let label = killed.label();
+    killed.kill();
+    alert(house, "lost_producer", "begun").await;
+
+    let alerts = house.store.alerts(100).await.expect("read");
+    assert_eq!(alerts.len(), 1, "{alerts:?}");
+    assert_eq!(alerts[0].subjects.len(), 1, "{alerts:?}");
+    assert!(alerts[0].subjects[0].ends_with(&label), "{alerts:?}");
+}
+
     let kept = told.clone();
     let take = move |State(kept): State<Arc<Mutex<Vec<Value>>>>, Json(body): Json<Value>| async move {
         kept.lock().expect("one writer").push(body);

@@ -54,16 +54,18 @@ pub struct NewestTick {
     pub newest: Option<(DateTime<Utc>, String)>,
 }
 
-/// A process that lives, or that vanished lately.
+/// A process that lives, or that ended lately.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its identity.
-    pub id: Uuid,
+    /// Its identities, the newest first: who was cut off from the database registers anew.
+    pub ids: Vec<Uuid>,
     /// `worker` or `producer`.
     pub role: String,
     /// `role@host#pid`.
     pub label: String,
-    /// Registration.
+    /// Its first registration.
+    pub began_at: DateTime<Utc>,
+    /// Its newest registration.
     pub started_at: DateTime<Utc>,
     /// Last heartbeat.
     pub seen_at: DateTime<Utc>,
@@ -76,6 +78,8 @@ impl Store {
     pub async fn watched(&self, after: Option<&str>, page: i64) -> Result<Vec<Watched>, Error> {
         let named: Option<&[&str]> = None;
         let rows = self.query(include_str!("sql/watched.sql"), &[&after, &page, &named]).await?;
+    /// Its newest lease is over for long, and it said no goodbye.
+    pub gone: bool,
         Ok(rows.iter().map(watched_of).collect())
     }
 
@@ -122,14 +126,15 @@ impl Store {
             .collect())
     }
 
-    /// Processes that live, and those whose lease has been over for `gone`, but not for `news`.
+    /// Processes that live, and those whose lease has not been over for `news`; after `gone` without a
+    /// goodbye they are gone.
     pub async fn members(&self, gone: Duration, news: Duration) -> Result<Vec<Member>, Error> {
         let rows =
             self.query(include_str!("sql/members.sql"), &[&millis(gone), &millis(news)]).await?;
         Ok(rows
             .iter()
             .map(|row| Member {
-                id: row.get("id"),
+                ids: row.get("ids"),
                 role: row.get("role"),
                 label: row.get("label"),
                 started_at: row.get("started_at"),
@@ -144,8 +149,10 @@ fn watched_of(row: &Row) -> Watched {
     Watched {
         name: row.get("name"),
         cron: row.get("cron"),
+                began_at: row.get("began_at"),
         timezone: row.get("timezone"),
         mark: row.get("mark"),
         spec: row.get("spec"),
+                gone: row.get("gone"),
     }
 }
