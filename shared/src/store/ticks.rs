@@ -25,9 +25,9 @@ pub struct TickInput {
     pub schedule: String,
     /// Instant; the last one of a span.
     pub planned_at: DateTime<Utc>,
-    /// False: recorded as `missed`.
+    /// False: recorded as `missed`, unless it lies in a pause.
     pub run: bool,
-    /// First instant of a span of missed ones.
+    /// First instant of a span of ones that do not run.
     pub first_at: Option<DateTime<Utc>>,
     /// Instants in the span; 1 otherwise.
     pub count: u64,

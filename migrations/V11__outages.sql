@@ -1,0 +1,5 @@
+-- What becomes of planned instants while nobody is there: to decide them, or to run them.
+
+ALTER TABLE schedules ADD COLUMN last_pause tstzrange;
+COMMENT ON COLUMN schedules.last_pause IS 'the last pause by hand that is over: its instants that nobody has decided yet are paused ones';
+COMMENT ON COLUMN ticks.first_at IS 'first instant of a span of missed or paused ones';
