@@ -28,7 +28,8 @@ pub struct Watched {
     pub spec: Value,
 }
 
-/// Missed instants of a schedule that no episode has heard of.
+/// Instants of a schedule that were missed, or whose task did not start by its deadline, and of which no
+/// episode has heard.
 #[derive(Clone, Debug)]
 pub struct MissedTicks {
     /// The schedule.
@@ -39,18 +40,24 @@ pub struct MissedTicks {
     pub last: DateTime<Utc>,
     /// How many.
     pub count: i64,
+    /// How many of them have a task, which did not start by its deadline.
+    pub not_started: i64,
+    /// The last of these.
+    pub last_not_started: Option<DateTime<Utc>>,
     /// When the last was recorded.
-    pub decided_at: DateTime<Utc>,
+    pub seen_at: DateTime<Utc>,
+    /// The schedule's deadline, as it is now.
+    pub deadline: Option<Duration>,
 }
 
-/// The newest tick of a schedule.
+/// The newest tick of a schedule of which one knows how it went.
 #[derive(Clone, Debug)]
 pub struct NewestTick {
     /// The schedule.
     pub schedule: String,
     /// In force and not paused.
     pub ticks: bool,
-    /// Instant and outcome of its newest tick.
+    /// Its instant and outcome; `not_started` where the task did not start by its deadline.
     pub newest: Option<(DateTime<Utc>, String)>,
 }
 
@@ -71,6 +78,8 @@ pub struct Member {
     pub seen_at: DateTime<Utc>,
     /// Its lease holds.
     pub alive: bool,
+    /// Its newest lease is over for long, and it said no goodbye.
+    pub gone: bool,
 }
 
 impl Store {
@@ -78,8 +87,6 @@ impl Store {
     pub async fn watched(&self, after: Option<&str>, page: i64) -> Result<Vec<Watched>, Error> {
         let named: Option<&[&str]> = None;
         let rows = self.query(include_str!("sql/watched.sql"), &[&after, &page, &named]).await?;
-    /// Its newest lease is over for long, and it said no goodbye.
-    pub gone: bool,
         Ok(rows.iter().map(watched_of).collect())
     }
 
@@ -90,7 +97,7 @@ impl Store {
         Ok(rows.iter().map(watched_of).collect())
     }
 
-    /// Instants missed within the window that no episode has heard of, by schedule.
+    /// Instants that were missed, or did not start in time, within the window, by schedule.
     pub async fn missed_ticks(
         &self,
         window: Duration,
@@ -105,7 +112,12 @@ impl Store {
                 first: row.get("first_at"),
                 last: row.get("last_at"),
                 count: row.get("count"),
-                decided_at: row.get("decided_at"),
+                not_started: row.get("not_started"),
+                last_not_started: row.get("last_not_started_at"),
+                seen_at: row.get("seen_at"),
+                deadline: row
+                    .get::<_, Option<i64>>("deadline_ms")
+                    .map(|ms| Duration::from_millis(ms.unsigned_abs())),
             })
             .collect())
     }
@@ -137,9 +149,11 @@ impl Store {
                 ids: row.get("ids"),
                 role: row.get("role"),
                 label: row.get("label"),
+                began_at: row.get("began_at"),
                 started_at: row.get("started_at"),
                 seen_at: row.get("seen_at"),
                 alive: row.get("alive"),
+                gone: row.get("gone"),
             })
             .collect())
     }
@@ -149,10 +163,8 @@ fn watched_of(row: &Row) -> Watched {
     Watched {
         name: row.get("name"),
         cron: row.get("cron"),
-                began_at: row.get("began_at"),
         timezone: row.get("timezone"),
         mark: row.get("mark"),
         spec: row.get("spec"),
-                gone: row.get("gone"),
     }
 }
