@@ -103,9 +103,7 @@ impl Candidate {
                     .get_or_insert_with(|| (renewal.now() - self.read.elapsed()).trunc_subsecs(6));
                 let ended = self.lead(renewal, read_at, announcer, shutdown).await;
                 self.tell(false);
-                if let Err(error) = ended {
-                    warn!(%error, "stepped down");
-                }
+                self.say_why(renewal.term.epoch, ended).await;
                 // Lets a standby follow at once. Failing that, the lease ends by itself.
                 let leaving = self.store.step_down(token);
                 let _ = tokio::time::timeout(self.interval, leaving).await;
@@ -118,6 +116,29 @@ impl Candidate {
     fn tell(&self, leads: bool) {
         self.leads.send_replace(leads);
         metrics::leading(leads);
+    }
+
+    /// One line for each term that ended, which with those of the others explains every number.
+    async fn say_why(&self, epoch: i64, ended: Result<Ended, Error>) {
+        let why = match ended {
+            Ok(Ended::Stopping) => return info!(epoch, "leads no more: it stops"),
+            Ok(Ended::Silence(what)) => {
+                format!("{what} took longer than is left of the lease")
+            }
+            Ok(Ended::Lost) => self.who_leads(epoch).await,
+            Err(error) => error.to_string(),
+        };
+        warn!(epoch, %why, "leads no more");
+    }
+
+    /// Who has the lead that was ours.
+    async fn who_leads(&self, epoch: i64) -> String {
+        match tokio::time::timeout(self.interval, self.store.leader()).await {
+            Ok(Ok(Some(leader))) if leader.epoch != epoch => {
+                format!("{} has taken the lead, epoch {}", leader.label, leader.epoch)
+            }
+            _ => "the lease was over before it was renewed".to_owned(),
+        }
     }
 
     async fn ask(&self, token: Uuid) -> Result<Option<Renewal>, Error> {
@@ -133,38 +154,43 @@ impl Candidate {
         read_at: DateTime<Utc>,
         announcer: &Announcer,
         shutdown: &Shutdown,
-    ) -> Result<(), Error> {
+    ) -> Result<Ended, Error> {
         // On the heap: an apply is a large state, and every term carries it otherwise.
         let beginning = Box::pin(self.begin(read_at, announcer.clone()));
-        let Some(begun) = self.while_leading(&mut last, beginning).await? else { return Ok(()) };
-        let mut ticker = begun?;
+        let mut ticker = match self.while_leading(&mut last, beginning).await? {
+            Ok(begun) => begun?,
+            Err(ended) => return Ok(ended),
+        };
         let mut looked = Instant::now();
         loop {
-            if shutdown.soft.is_cancelled() || !self.keep(&mut last).await? {
-                return Ok(());
+            if shutdown.soft.is_cancelled() {
+                return Ok(Ended::Stopping);
+            }
+            if let Some(ended) = self.keep(&mut last).await? {
+                return Ok(ended);
             }
             let until = last.asked + self.safe();
             if looked.elapsed() >= LOOK_FOR_CHANGES {
                 looked = Instant::now();
                 match tokio::time::timeout_at(until, ticker.refresh()).await {
                     Ok(refreshed) => drop(refreshed?),
-                    Err(_) => return Ok(()),
+                    Err(_) => return Ok(Ended::Silence("a look for changed schedules")),
                 }
             }
             let round = tokio::time::timeout_at(until, ticker.round(&last.term, last.now()));
             let next = match round.await {
                 Ok(round) => match round? {
                     Round::Until(next) => next,
-                    Round::TermOver => return Ok(()),
+                    Round::TermOver => return Ok(Ended::Lost),
                 },
-                Err(_) => return Ok(()),
+                Err(_) => return Ok(Ended::Silence("a round of ticks")),
             };
             let pause = next
                 .map_or(LONGEST_SLEEP, |next| (next - last.now()).to_std().unwrap_or_default())
                 .min(LONGEST_SLEEP)
                 .min(self.interval.saturating_sub(last.asked.elapsed()));
             tokio::select! {
-                () = shutdown.soft.cancelled() => return Ok(()),
+                () = shutdown.soft.cancelled() => return Ok(Ended::Stopping),
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -220,36 +246,37 @@ impl Candidate {
         self.ttl * 4 / 5
     }
 
-    /// Renews when it is time; false when the term is over, or may be.
-    async fn keep(&self, last: &mut Renewal) -> Result<bool, Error> {
+    /// Renews when it is time; says so when the term is over, or may be.
+    async fn keep(&self, last: &mut Renewal) -> Result<Option<Ended>, Error> {
+        const RENEWAL: Ended = Ended::Silence("a renewal");
         let until = last.asked + self.safe();
         if last.asked.elapsed() >= self.interval {
             let asking = self.ask(last.term.token);
             match tokio::time::timeout_at(until, asking).await {
                 Ok(renewed) => match renewed? {
                     Some(renewed) => *last = renewed,
-                    None => return Ok(false),
+                    None => return Ok(Some(Ended::Lost)),
                 },
-                Err(_) => return Ok(false),
+                Err(_) => return Ok(Some(RENEWAL)),
             }
         }
-        Ok(last.asked.elapsed() < self.safe())
+        Ok((last.asked.elapsed() >= self.safe()).then_some(RENEWAL))
     }
 
-    /// Does something that may take longer than a lease; `None` when the term ended meanwhile.
+    /// Does something that may take longer than a lease, unless the term ends meanwhile.
     async fn while_leading<T>(
         &self,
         last: &mut Renewal,
         work: impl Future<Output = T>,
-    ) -> Result<Option<T>, Error> {
+    ) -> Result<Result<T, Ended>, Error> {
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
-                done = &mut work => return Ok(Some(done)),
+                done = &mut work => return Ok(Ok(done)),
                 () = tokio::time::sleep_until(last.asked + self.interval) => {}
             }
-            if !self.keep(last).await? {
-                return Ok(None);
+            if let Some(ended) = self.keep(last).await? {
+                return Ok(Err(ended));
             }
         }
     }
@@ -273,6 +300,17 @@ fn tell(report: &Report) {
         let more = if count > NAMED { ", …" } else { "" };
         warn!("removed {}, which the file has no more: {names}{more}", counted(count, "schedule"));
     }
+}
+
+/// How a term ends, errors of the database apart.
+#[derive(Clone, Copy, Debug)]
+enum Ended {
+    /// This producer is told to stop.
+    Stopping,
+    /// The database says that the lease is not ours.
+    Lost,
+    /// This was not answered while the lease was surely ours.
+    Silence(&'static str),
 }
 
 /// A renewal: the term, when we asked for it and when the answer came.

@@ -29,7 +29,8 @@ pub const BEHIND_AFTER: Duration = Duration::from_secs(30);
 /// outage of all producers, is not behind but catching up.
 pub const SURE_AFTER: Duration = Duration::from_secs(10);
 /// A process is lost when its lease has been over for this long without a goodbye: one that was only
-/// cut off from the database has registered again by then.
+/// cut off from the database has registered again by then. Nor is any before we have looked that long
+/// ourselves: where all were cut off, or we alone were frozen, the others are still to register.
 pub const LOST_AFTER: Duration = Duration::from_secs(10);
 /// What was missed or lost before is no news any more.
 pub const NEWS: Duration = Duration::from_secs(3600);
@@ -49,6 +50,8 @@ pub struct Watch {
     after_episode: i64,
     /// Schedules that seem to be behind: their mark, and since when we have seen it there.
     suspects: HashMap<String, (DateTime<Utc>, Instant)>,
+    /// Since when we look without a gap, and when last.
+    looking: Option<(Instant, Instant)>,
 }
 
 impl Watch {
@@ -61,6 +64,7 @@ impl Watch {
             after: None,
             after_episode: 0,
             suspects: HashMap::new(),
+            looking: None,
         }
     }
 
@@ -85,7 +89,9 @@ impl Watch {
         let mut endings = self.recovered(&episodes, now).await?;
         endings.extend(self.ticking_again(&episodes).await?);
         let members = self.store.members(LOST_AFTER, NEWS).await?;
-        beginnings.extend(members::lost(&members));
+        if self.has_looked_for(LOST_AFTER) {
+            beginnings.extend(members::lost(&members));
+        }
         // What is open already is news only where more was missed.
         let known: HashSet<(EpisodeKind, &str)> =
             episodes.iter().map(|episode| (episode.kind, episode.subject.as_str())).collect();
@@ -93,8 +99,18 @@ impl Watch {
             b.kind == EpisodeKind::Missed || !known.contains(&(b.kind, b.subject.as_str()))
         });
         endings.extend(members::replaced(&episodes, &members, now));
-        self.store.begin_episodes(&beginnings).await?;
-        self.store.end_episodes(&endings).await
+        // What is over first: who is back may have gone again.
+        self.store.end_episodes(&endings).await?;
+        self.store.begin_episodes(&beginnings).await
+    }
+
+    /// True when no two looks were further apart for so long. Called once a look, when it has read.
+    fn has_looked_for(&mut self, long: Duration) -> bool {
+        let now = Instant::now();
+        let unbroken = self.looking.filter(|(_, last)| now - *last < long);
+        let since = unbroken.map_or(now, |(since, _)| since);
+        self.looking = Some((since, now));
+        now - since >= long
     }
 
     /// Judges the next page of schedules.

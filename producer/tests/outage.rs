@@ -326,3 +326,48 @@ async fn what_is_in_force_ticks_on_under_a_file_that_says_no_tasks() {
 
     assert!(tower.house.store.schedules(None).await.expect("read").is_empty());
 }
+
+/// An outage makes no trouble of what is at rest, though its instants are too many for rows of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_paused_in_an_outage_was_paused_and_not_missed() {
+    let second = TimeDelta::seconds(1);
+    let by_file = entry("by_file", "* * * * * *", "paused: true");
+    let tower = open(&(by_file + &entry("by_hand", "* * * * * *", "catch_up: none"))).await;
+    let first = tower.producer("first.log");
+    let at_rest = |ticks: &[TickRow]| ticks.last().is_some_and(|t| t.outcome == "paused");
+    when(&tower, "by_hand", "it ticks", |ticks| !ticks.is_empty()).await;
+    tower.house.store.pause_schedule("by_hand", Some("ann")).await.expect("paused");
+    when(&tower, "by_hand", "it is at rest", at_rest).await;
+    first.kill();
+    tower.house.database.move_clock(300).await;
+
+    let _second = tower.producer("second.log");
+
+    for name in ["by_file", "by_hand"] {
+        let all = when(&tower, name, "a span", |ticks| ticks.iter().any(|t| t.count > 1)).await;
+        let instants = each(&all, second);
+        assert_whole(&instants, second);
+        let rest = instants.iter().skip_while(|(_, outcome)| *outcome != "paused");
+        assert!(rest.clone().count() > 200 && rest.clone().all(|(_, o)| *o == "paused"), "{all:?}");
+    }
+    let missed = tower.house.store.missed_ticks(Duration::from_hours(1), 10).await;
+    assert_eq!(missed.expect("read").len(), 0);
+}
+
+/// The numbers of terms in a log are explained by its own lines: who took over, or what was silent.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_term_is_logged_with_its_reason() {
+    let tower = open(&entry("minutely", "* * * * *", "")).await;
+    let leader = tower.producer("leader.log");
+    leader.says("in force").await;
+
+    let taken = "UPDATE leadership SET token = gen_random_uuid(), label = 'producer@other#1', \
+                 epoch = epoch + 1, lease_until = belfry_now() + interval '1 second'";
+    tower.house.database.client().await.batch_execute(taken).await.expect("taken");
+
+    leader.says("leads no more").await;
+    leader.says("producer@other#1 has taken the lead, epoch 2").await;
+    leader.says("leading epoch=3").await;
+    leader.signal("TERM");
+    leader.says("leads no more: it stops").await;
+}

@@ -80,6 +80,32 @@ async fn what_was_told_before_begins_nothing() {
     assert_eq!((lately[0].open, lately[0].ended_by.as_deref()), (false, Some("newcomer")));
 }
 
+/// Incarnations of one label are one process, and only its newest can be gone.
+#[tokio::test]
+async fn an_identity_that_was_succeeded_by_the_same_process_is_not_gone() {
+    let house = House::open().await;
+    let gone_after = Duration::from_secs(10);
+    let member = async || house.store.members(gone_after, LATELY).await.expect("read").remove(0);
+    let first = house.worker().await;
+    house.database.move_clock(60).await;
+    let vanished = member().await;
+
+    let second = house.worker().await;
+    let back = member().await;
+    house.store.retire(second).await.expect("retired");
+    house.database.move_clock(120).await;
+    let stopped = member().await;
+    house.worker().await;
+    house.database.move_clock(180).await;
+    let vanished_again = member().await;
+
+    assert_eq!((vanished.ids.as_slice(), vanished.gone), ([first.0].as_slice(), true));
+    assert_eq!(back.ids, [second.0, first.0]);
+    assert!(back.alive && !back.gone && back.began_at == vanished.started_at);
+    assert!(!stopped.alive && !stopped.gone, "{stopped:?}");
+    assert!(vanished_again.gone && vanished_again.ids.len() == 3, "{vanished_again:?}");
+}
+
 #[tokio::test]
 async fn a_trouble_that_lasts_is_told_again_but_not_on_a_deaf_webhook_s_heap() {
     let house = House::open().await;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use futures::future::join_all;
 use serde_json::json;
 use shared::domain::attempt::Incarnation;
@@ -150,6 +150,42 @@ async fn missed_paused_and_known_keys_are_rows_without_a_new_task() {
     assert_eq!(outcomes(&known), [Some(Deduplicated)]);
     assert_eq!(known[0].task_id, Some(first.task_id));
     assert_eq!(house.states().await.len(), 1);
+}
+
+/// Nobody waits for the instants of a pause, so none is missed: not in an outage, not behind a deadline,
+/// not in a span, and not when somebody resumes before they are decided.
+#[tokio::test]
+async fn every_instant_of_a_pause_is_paused_whenever_it_is_decided() {
+    use TickOutcome::{Missed, Paused};
+    let house = House::open().await;
+    let began = house.store.now().await.expect("the clock").trunc_subsecs(0);
+    let after = |seconds| began + TimeDelta::seconds(seconds);
+    let due = |from, to| TickInput {
+        run: false,
+        planned_at: after(to),
+        first_at: Some(after(from)),
+        count: 3,
+        ..tick(1, Overlap::Skip)
+    };
+    let by_file = |tick| TickInput { paused: true, ..tick };
+    let deadline = Some(Duration::from_secs(1));
+    let late = TickInput { run: true, count: 1, first_at: None, deadline, ..due(-90, -90) };
+
+    let term = house.term().await;
+    let by_file = [by_file(due(-300, -200)), by_file(due(-100, -100)), by_file(late)];
+    let by_file = house.tick(&term, &by_file).await;
+    house.store.pause_schedule("beat", Some("ann")).await.expect("paused");
+    let by_hand = [due(-80, -70), due(-60, 10), due(11, 20), due(21, 21)];
+    let by_hand = house.tick(&term, &by_hand).await;
+    house.database.move_clock(100).await;
+    house.store.pause_schedule("beat", None).await.expect("resumed");
+    house.store.pause_schedule("beat", None).await.expect("resumed already");
+    let resumed = [due(30, 60), due(61, 61), due(62, 130), due(140, 150)];
+    let resumed = house.tick(&house.term().await, &resumed).await;
+
+    assert_eq!(outcomes(&by_file), [Some(Paused); 3]);
+    assert_eq!(outcomes(&by_hand), [Missed, Missed, Paused, Paused].map(Some));
+    assert_eq!(outcomes(&resumed), [Paused, Paused, Missed, Missed].map(Some));
 }
 
 /// Three ticks in a row while nothing finishes.

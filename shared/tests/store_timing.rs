@@ -132,6 +132,57 @@ async fn a_task_that_has_not_started_by_its_deadline_never_does_and_says_why() {
     assert!(why.contains("had not started by") && why.contains("deadline"), "{why}");
 }
 
+/// No worker was there: the instants count among the missed ones, until one is known to have started. What a
+/// person cancelled was not missed.
+#[tokio::test]
+async fn instants_whose_tasks_did_not_start_are_told_until_one_does() {
+    let house = House::open().await;
+    let deadline = Some(Duration::from_secs(60));
+    let due = |ms| tick(house.now() + TimeDelta::milliseconds(ms));
+    let with_deadline = async |ms| {
+        let made = house.tick(TickInput { deadline, ..due(ms) }).await;
+        made.task_id.expect("a task")
+    };
+    let newest = async || {
+        let newest = house.store.newest_ticks(&["beat"]).await.expect("read").remove(0);
+        newest.newest.map(|(at, outcome)| ((at - house.now()).num_milliseconds(), outcome))
+    };
+    let told = |outcome: &str, ms| Some((ms, outcome.to_owned()));
+    house.tick(TickInput { run: false, ..due(0) }).await;
+    for ms in [1, 2] {
+        with_deadline(ms).await;
+    }
+    let cancelled = with_deadline(3).await;
+    house.store.cancel(cancelled).await.expect("cancelled");
+
+    house.database.move_clock(61).await;
+    house.store.end_late_starts().await.expect("swept");
+    let missed = house.store.missed_ticks(TTL, 10).await.expect("read").remove(0);
+    let recent = house.store.recent_ticks(Some("beat")).await.expect("read").remove(0);
+    let rows = house.store.ticks(Some("beat"), 10).await.expect("read");
+    let by_person = newest().await;
+    // Due by the clock as it is now, and not known to start.
+    let overdue = Some(Duration::from_secs(120));
+    let pending = house.tick(TickInput { deadline: overdue, ..due(4) }).await.task_id;
+    let still = newest().await;
+    let claimed = house.claim(pending.expect("a task")).await;
+
+    assert_eq!((missed.count, missed.not_started), (3, 2));
+    assert_eq!(
+        (missed.first, missed.last),
+        (house.now(), house.now() + TimeDelta::milliseconds(2))
+    );
+    assert_eq!(missed.last_not_started, Some(missed.last));
+    let late: Vec<bool> = rows.iter().map(|row| row.not_started_at.is_some()).collect();
+    assert_eq!(late, [false, true, true, false]);
+    let counted: Vec<_> = recent.outcomes.into_iter().collect();
+    assert_eq!(counted, [("enqueued", 1), ("missed", 1), ("not_started", 2)]);
+    assert_eq!((recent.runs.len(), recent.last_not_started), (1, false));
+    assert_eq!((by_person, still), (told("enqueued", 3), told("enqueued", 3)));
+    assert!(matches!(claimed, Claim::Run(_)));
+    assert_eq!(newest().await, told("enqueued", 4));
+}
+
 #[tokio::test]
 async fn the_sweep_ends_what_nobody_claims_and_touches_nothing_that_has_started() {
     let house = House::open().await;

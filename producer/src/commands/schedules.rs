@@ -15,6 +15,7 @@ mod trigger;
 
 use clap::{Args, Subcommand};
 
+pub use backfill::{DEFAULT_LIMIT, MOST};
 pub use line::{Line, lines};
 
 use super::connect::{self, Context, bounded};

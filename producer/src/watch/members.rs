@@ -4,22 +4,20 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use shared::store::{Beginning, Ending, Episode, EpisodeKind, Member};
+use uuid::Uuid;
 
 use super::FORGOTTEN;
 
-/// Processes that vanished: their lease is over, they said no goodbye, and nobody lives under their
-/// label. One that was cut off and registered anew is the same process.
+/// Processes that vanished: their lease is over and they said no goodbye. What was cut off and registered
+/// anew did not, whatever became of it later.
 pub(super) fn lost(members: &[Member]) -> Vec<Beginning> {
-    let alive: HashSet<&str> =
-        members.iter().filter(|member| member.alive).map(|member| member.label.as_str()).collect();
-    let is_lost = |member: &&Member| !member.alive && !alive.contains(member.label.as_str());
-    members.iter().filter(is_lost).map(beginning).collect()
+    members.iter().filter(|member| member.gone).map(beginning).collect()
 }
 
 fn beginning(member: &Member) -> Beginning {
     Beginning {
         kind: kind_of(&member.role),
-        subject: member.id.to_string(),
+        subject: newest(member),
         name: member.label.clone(),
         detail: format!(
             "The {} {} vanished without goodbye; its last heartbeat was at {}, and what it ran is \
@@ -36,8 +34,13 @@ fn kind_of(role: &str) -> EpisodeKind {
     if role == "producer" { EpisodeKind::LostProducer } else { EpisodeKind::LostWorker }
 }
 
-/// Lost processes whose place is taken: by one with the same label, or by one of the same role that
-/// started later, each of which takes one place. Nobody waits for ever: an old loss is forgotten.
+/// The identity that a process has now, or had last.
+fn newest(member: &Member) -> String {
+    member.ids.first().map(Uuid::to_string).unwrap_or_default()
+}
+
+/// Lost processes that are back, or whose place is taken: by one of the same role that began later, each
+/// of which takes one place. Nobody waits for ever: an old loss is forgotten.
 pub(super) fn replaced(
     episodes: &[Episode],
     members: &[Member],
@@ -46,7 +49,7 @@ pub(super) fn replaced(
     let mut taken: HashSet<String> =
         episodes.iter().filter_map(|episode| episode.ended_by.clone()).collect();
     let mut newcomers: Vec<&Member> = members.iter().filter(|member| member.alive).collect();
-    newcomers.sort_by_key(|member| member.started_at);
+    newcomers.sort_by_key(|member| member.began_at);
     let is_loss = |e: &&Episode| {
         e.open && matches!(e.kind, EpisodeKind::LostProducer | EpisodeKind::LostWorker)
     };
@@ -54,20 +57,26 @@ pub(super) fn replaced(
     losses.sort_by_key(|episode| episode.until);
     let mut endings = Vec::new();
     for loss in losses {
-        let fits = |member: &&&Member| {
-            let same = member.label == loss.name;
-            let later = member.started_at > loss.until && kind_of(&member.role) == loss.kind;
-            (same || later) && !taken.contains(&member.id.to_string())
+        // It may have gone again since: that is another story.
+        let is_it = |m: &&Member| m.label == loss.name && m.started_at > loss.until;
+        // One that only registered anew was there before, and is nobody's successor.
+        let fits = |m: &&&Member| {
+            m.began_at > loss.until
+                && kind_of(&m.role) == loss.kind
+                && !m.ids.iter().any(|id| taken.contains(&id.to_string()))
         };
-        if let Some(newcomer) = newcomers.iter().find(fits) {
-            taken.insert(newcomer.id.to_string());
-            let detail = if newcomer.label == loss.name {
-                format!("The {} {} is back", newcomer.role, loss.name)
-            } else {
-                format!("The {} {} is replaced by {}", newcomer.role, loss.name, newcomer.label)
-            };
-            let by = Some(newcomer.id.to_string());
-            endings.push(Ending { id: loss.id, detail: Some(detail), by });
+        if let Some(same) = members.iter().find(is_it) {
+            let by = newest(same);
+            // Of two losses of one process the first tells it.
+            let fresh = taken.insert(by.clone());
+            let detail = fresh.then(|| format!("The {} {} is back", same.role, loss.name));
+            endings.push(Ending { id: loss.id, detail, by: Some(by) });
+        } else if let Some(newcomer) = newcomers.iter().find(fits) {
+            let by = newest(newcomer);
+            taken.insert(by.clone());
+            let detail =
+                format!("The {} {} is replaced by {}", newcomer.role, loss.name, newcomer.label);
+            endings.push(Ending { id: loss.id, detail: Some(detail), by: Some(by) });
         } else if (now - loss.until).to_std().is_ok_and(|age| age > FORGOTTEN) {
             endings.push(Ending { id: loss.id, detail: None, by: None });
         }
@@ -78,7 +87,6 @@ pub(super) fn replaced(
 #[cfg(test)]
 mod tests {
     use chrono::TimeDelta;
-    use uuid::Uuid;
 
     use super::*;
 
@@ -86,15 +94,25 @@ mod tests {
         DateTime::UNIX_EPOCH + TimeDelta::seconds(second)
     }
 
+    /// One that lives, or is gone, and registered once.
     fn member(role: &str, label: &str, started: i64, seen: i64, alive: bool) -> Member {
         Member {
-            id: Uuid::new_v4(),
+            ids: vec![Uuid::new_v4()],
             role: role.to_owned(),
             label: label.to_owned(),
+            began_at: at(started),
             started_at: at(started),
             seen_at: at(seen),
             alive,
+            gone: !alive,
         }
+    }
+
+    /// The same, registered anew.
+    fn again(member: &Member, started: i64, alive: bool) -> Member {
+        let ids = std::iter::once(Uuid::new_v4()).chain(member.ids.iter().copied()).collect();
+        let (started_at, gone) = (at(started), !alive);
+        Member { ids, started_at, seen_at: started_at, alive, gone, ..member.clone() }
     }
 
     fn open(n: i64, beginning: &Beginning) -> Episode {
@@ -110,17 +128,24 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_registered_anew_is_not_lost() {
-        let members = [
-            member("worker", "worker@a#1", 0, 100, false),
-            member("worker", "worker@a#1", 120, 130, true),
-            member("worker", "worker@b#1", 0, 100, false),
-        ];
+    fn who_comes_back_is_back_even_if_it_leaves_again_and_replaces_nobody() {
+        let worker = member("worker", "worker@a#1", 0, 100, false);
+        let other = member("worker", "worker@b#1", 0, 90, false);
+        let lost = lost(&[worker.clone(), other.clone()]);
+        let losses: Vec<Episode> = lost.iter().zip(1..).map(|(lost, n)| open(n, lost)).collect();
+        let twice = [losses[0].clone(), Episode { id: 3, ..losses[0].clone() }];
+        let left = Member { gone: false, ..again(&worker, 120, false) };
 
-        let lost = lost(&members);
+        let back = replaced(&losses, &[again(&worker, 120, true), other.clone()], at(130));
+        let gone_again = replaced(&losses, &[again(&worker, 120, false), other.clone()], at(150));
+        let said_goodbye = replaced(&losses, &[left.clone(), other], at(150));
+        let told_once = replaced(&twice, &[left], at(150));
 
-        assert_eq!(lost.len(), 1);
-        assert_eq!((lost[0].kind, lost[0].name.as_str()), (EpisodeKind::LostWorker, "worker@b#1"));
+        assert_eq!(back.iter().map(|e| e.id).collect::<Vec<_>>(), [1]);
+        assert_eq!(back[0].detail.as_deref(), Some("The worker worker@a#1 is back"));
+        assert_eq!((gone_again.len(), said_goodbye.len()), (1, 1));
+        let told: Vec<bool> = told_once.iter().map(|e| e.detail.is_some()).collect();
+        assert_eq!(told, [true, false]);
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! What the watch says of a schedule: pure judgements of rows.
 
+use std::time::Duration;
+
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde_json::Value;
 use shared::domain::cron::{Cron, parse_zone};
 use shared::store::{Beginning, Ending, Episode, EpisodeKind, MissedTicks, NewestTick, Watched};
+
+use crate::commands::schedules::{DEFAULT_LIMIT, MOST};
 
 /// How a schedule that is to tick stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,33 +95,74 @@ pub(super) fn ending(episode: &Episode, judged: Option<&Judged>) -> Option<Endin
     Some(Ending { id: episode.id, detail: Some(detail), by: None })
 }
 
-/// Instants were missed.
+/// Instants were missed, or their tasks did not start by their deadline.
 pub(super) fn missed(missed: &MissedTicks) -> Beginning {
-    let MissedTicks { schedule, first, last, count, decided_at } = missed;
+    let MissedTicks { schedule, first, last, count, not_started, .. } = missed;
     let what = match count {
         1 => format!("its instant of {}", told(*last)),
         _ => format!("{count} instants from {} to {}", told(*first), told(*last)),
+    };
+    let why = match (*not_started, *count) {
+        (0, _) => String::new(),
+        (1, 1) => format!(": its task {}", not_started_by("its", missed.deadline)),
+        (n, all) if n == all => {
+            format!(": their tasks {}", not_started_by("their", missed.deadline))
+        }
+        (n, _) => format!(": tasks of {n} {}", not_started_by("their", missed.deadline)),
     };
     Beginning {
         kind: EpisodeKind::Missed,
         subject: schedule.clone(),
         name: schedule.clone(),
-        detail: format!(
-            "Schedule {schedule} has missed {what}; `producer schedules backfill {schedule}` can run \
-             them"
-        ),
-        until: Some(*decided_at),
+        detail: format!("Schedule {schedule} has missed {what}{why}; {}", mend(missed)),
+        until: Some(missed.seen_at),
     }
 }
 
-/// The end of an episode of missed instants, when a newer one was decided otherwise.
+fn not_started_by(whose: &str, deadline: Option<Duration>) -> String {
+    let after = deadline.map(|deadline| format!(" ({deadline:?})")).unwrap_or_default();
+    format!("did not start by {whose} deadline{after}")
+}
+
+/// What runs them now. An instant that has its task is not filled up: it is run by hand.
+fn mend(missed: &MissedTicks) -> String {
+    let name = word(&missed.schedule);
+    let backfill = (missed.not_started < missed.count).then(|| {
+        let count = missed.count.unsigned_abs();
+        let limit = (count > DEFAULT_LIMIT).then(|| format!(" --limit {}", count.min(MOST)));
+        format!(
+            "`producer schedules backfill --from {} --to {}{} {name}` can run what has no task",
+            told(missed.first),
+            told(missed.last),
+            limit.unwrap_or_default()
+        )
+    });
+    let trigger = missed.last_not_started.map(|at| {
+        let at = told(at);
+        format!("`producer schedules trigger --at {at} {name}` can run the last that did not start")
+    });
+    [backfill, trigger].into_iter().flatten().collect::<Vec<_>>().join(", and ")
+}
+
+/// A word as a shell takes it, the last of its command.
+fn word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-./:@%+=,".contains(c);
+    let quoted = if text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    };
+    if text.starts_with('-') { format!("-- {quoted}") } else { quoted }
+}
+
+/// The end of an episode of missed instants, when a newer one went otherwise.
 pub(super) fn ticks_again(episode: &Episode, newest: &NewestTick) -> Option<Ending> {
     let name = &episode.name;
     let detail = match &newest.newest {
         _ if !newest.ticks => {
             format!("Schedule {name} is paused or gone, and not watched any more")
         }
-        Some((at, outcome)) if outcome != "missed" => {
+        Some((at, outcome)) if outcome != "missed" && outcome != "not_started" => {
             format!("Schedule {name} ticks again: {} is {outcome}", told(*at))
         }
         _ => return None,
@@ -170,5 +215,45 @@ mod tests {
         check("0 0 1 1 *", json!({}), "well, 2027-01-01T00:00:00Z");
         check("0 0 31 2 *", json!({}), "never: cron field day of month: never fires");
         check("nonsense", json!({}), "never: cron expression");
+    }
+
+    fn instants(name: &str, count: i64, not_started: i64) -> MissedTicks {
+        let last = at("2026-11-30T12:00:30Z");
+        MissedTicks {
+            schedule: name.to_owned(),
+            first: last - TimeDelta::seconds(10 * (count - 1)),
+            last,
+            count,
+            not_started,
+            last_not_started: (not_started > 0).then_some(last),
+            seen_at: last,
+            deadline: (not_started > 0).then_some(Duration::from_secs(4)),
+        }
+    }
+
+    #[test]
+    fn what_was_missed_is_told_with_a_command_that_can_be_pasted() {
+        let told = |name, count, not_started| missed(&instants(name, count, not_started)).detail;
+        assert_eq!(
+            told("sync", 3, 0),
+            "Schedule sync has missed 3 instants from 2026-11-30T12:00:10Z to 2026-11-30T12:00:30Z; \
+             `producer schedules backfill --from 2026-11-30T12:00:10Z --to 2026-11-30T12:00:30Z sync` \
+             can run what has no task"
+        );
+        assert_eq!(
+            told("sync", 1, 1),
+            "Schedule sync has missed its instant of 2026-11-30T12:00:30Z: its task did not start by \
+             its deadline (4s); `producer schedules trigger --at 2026-11-30T12:00:30Z sync` can run the \
+             last that did not start"
+        );
+        assert!(
+            told("sync", 3, 3).contains(": their tasks did not start by their deadline (4s); `")
+        );
+        let both = told("sync", 3, 2);
+        assert!(both.contains(": tasks of 2 did not start by their deadline (4s); `"), "{both}");
+        assert!(both.contains("sync` can run what has no task, and `producer"), "{both}");
+        assert!(told("sync", 120, 0).contains("--limit 120 sync`"));
+        assert!(told("it's late", 3, 0).contains(r"Z 'it'\''s late'` can run"));
+        assert!(told("-n", 3, 0).contains("Z -- -n` can run"));
     }
 }

@@ -163,6 +163,18 @@ impl Daemon {
         .await;
     }
 
+    /// Sends it a signal by name: `STOP`, `CONT`, `TERM`.
+    pub fn signal(&self, name: &str) {
+        let mut kill = std::process::Command::new("kill");
+        let sent = kill.args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill").success(), "{name} was not sent");
+    }
+
+    /// `producer@host#pid` ends so.
+    pub fn label(&self) -> String {
+        format!("#{}", self.child.id())
+    }
+
     fn end(&mut self) {
         // Fails only when it has ended already.
         let _ = self.child.kill();

@@ -25,9 +25,9 @@ pub struct TickInput {
     pub schedule: String,
     /// Instant; the last one of a span.
     pub planned_at: DateTime<Utc>,
-    /// False: recorded as `missed`.
+    /// False: recorded as `missed`, unless it lies in a pause.
     pub run: bool,
-    /// First instant of a span of missed ones.
+    /// First instant of a span of ones that do not run.
     pub first_at: Option<DateTime<Utc>>,
     /// Instants in the span; 1 otherwise.
     pub count: u64,
@@ -97,6 +97,8 @@ pub struct TickRow {
     pub first_at: Option<DateTime<Utc>>,
     /// Instants in the span.
     pub count: i64,
+    /// When its task was ended, not having started by its deadline.
+    pub not_started_at: Option<DateTime<Utc>>,
 }
 
 impl Store {
@@ -132,6 +134,7 @@ impl Store {
                 decided_at: row.get("decided_at"),
                 first_at: row.get("first_at"),
                 count: row.get("count"),
+                not_started_at: row.get("not_started_at"),
             })
             .collect())
     }

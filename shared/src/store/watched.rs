@@ -28,7 +28,8 @@ pub struct Watched {
     pub spec: Value,
 }
 
-/// Missed instants of a schedule that no episode has heard of.
+/// Instants of a schedule that were missed, or whose task did not start by its deadline, and of which no
+/// episode has heard.
 #[derive(Clone, Debug)]
 pub struct MissedTicks {
     /// The schedule.
@@ -39,36 +40,46 @@ pub struct MissedTicks {
     pub last: DateTime<Utc>,
     /// How many.
     pub count: i64,
+    /// How many of them have a task, which did not start by its deadline.
+    pub not_started: i64,
+    /// The last of these.
+    pub last_not_started: Option<DateTime<Utc>>,
     /// When the last was recorded.
-    pub decided_at: DateTime<Utc>,
+    pub seen_at: DateTime<Utc>,
+    /// The schedule's deadline, as it is now.
+    pub deadline: Option<Duration>,
 }
 
-/// The newest tick of a schedule.
+/// The newest tick of a schedule of which one knows how it went.
 #[derive(Clone, Debug)]
 pub struct NewestTick {
     /// The schedule.
     pub schedule: String,
     /// In force and not paused.
     pub ticks: bool,
-    /// Instant and outcome of its newest tick.
+    /// Its instant and outcome; `not_started` where the task did not start by its deadline.
     pub newest: Option<(DateTime<Utc>, String)>,
 }
 
-/// A process that lives, or that vanished lately.
+/// A process that lives, or that ended lately.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its identity.
-    pub id: Uuid,
+    /// Its identities, the newest first: who was cut off from the database registers anew.
+    pub ids: Vec<Uuid>,
     /// `worker` or `producer`.
     pub role: String,
     /// `role@host#pid`.
     pub label: String,
-    /// Registration.
+    /// Its first registration.
+    pub began_at: DateTime<Utc>,
+    /// Its newest registration.
     pub started_at: DateTime<Utc>,
     /// Last heartbeat.
     pub seen_at: DateTime<Utc>,
     /// Its lease holds.
     pub alive: bool,
+    /// Its newest lease is over for long, and it said no goodbye.
+    pub gone: bool,
 }
 
 impl Store {
@@ -86,7 +97,7 @@ impl Store {
         Ok(rows.iter().map(watched_of).collect())
     }
 
-    /// Instants missed within the window that no episode has heard of, by schedule.
+    /// Instants that were missed, or did not start in time, within the window, by schedule.
     pub async fn missed_ticks(
         &self,
         window: Duration,
@@ -101,7 +112,12 @@ impl Store {
                 first: row.get("first_at"),
                 last: row.get("last_at"),
                 count: row.get("count"),
-                decided_at: row.get("decided_at"),
+                not_started: row.get("not_started"),
+                last_not_started: row.get("last_not_started_at"),
+                seen_at: row.get("seen_at"),
+                deadline: row
+                    .get::<_, Option<i64>>("deadline_ms")
+                    .map(|ms| Duration::from_millis(ms.unsigned_abs())),
             })
             .collect())
     }
@@ -122,19 +138,22 @@ impl Store {
             .collect())
     }
 
-    /// Processes that live, and those whose lease has been over for `gone`, but not for `news`.
+    /// Processes that live, and those whose lease has not been over for `news`; after `gone` without a
+    /// goodbye they are gone.
     pub async fn members(&self, gone: Duration, news: Duration) -> Result<Vec<Member>, Error> {
         let rows =
             self.query(include_str!("sql/members.sql"), &[&millis(gone), &millis(news)]).await?;
         Ok(rows
             .iter()
             .map(|row| Member {
-                id: row.get("id"),
+                ids: row.get("ids"),
                 role: row.get("role"),
                 label: row.get("label"),
+                began_at: row.get("began_at"),
                 started_at: row.get("started_at"),
                 seen_at: row.get("seen_at"),
                 alive: row.get("alive"),
+                gone: row.get("gone"),
             })
             .collect())
     }

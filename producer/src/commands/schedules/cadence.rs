@@ -76,6 +76,9 @@ impl Cadence {
             .collect();
         let truth = match Gaps::of(&recent.runs) {
             Some(gaps) => gaps.told(),
+            None if recent.outcomes.contains_key("not_started") => {
+                format!("{run} of {all} ticks made a task that started in time")
+            }
             None if run == 0 => "makes no tasks".to_owned(),
             None => format!("{run} of {all} ticks made a task"),
         };
@@ -92,6 +95,9 @@ impl Cadence {
         match recent.last_state.as_deref()? {
             "dead" => Some(failed("dead")),
             "retrying" => Some(failed("retrying")),
+            "cancelled" if recent.last_not_started => {
+                Some("task not started by its deadline".to_owned())
+            }
             "cancelled" => Some("task cancelled".to_owned()),
             _ => None,
         }
@@ -164,6 +170,22 @@ mod tests {
             &[("deduplicated", 19), ("enqueued", 1)],
             "1 of 20 ticks made a task, planned every 5m (last 20: 19 deduplicated)",
         );
+        check(
+            Vec::new(),
+            &[("not_started", 20)],
+            "0 of 20 ticks made a task that started in time, planned every 5m (last 20: 20 not_started)",
+        );
+    }
+
+    #[test]
+    fn a_task_that_did_not_start_in_time_is_told_from_one_that_somebody_cancelled() {
+        let trouble = |last_not_started| {
+            let last_state = Some("cancelled".to_owned());
+            let recent = RecentTicks { last_state, last_not_started, ..RecentTicks::default() };
+            Cadence { planned: None, recent: Some(recent) }.trouble()
+        };
+        assert_eq!(trouble(false).as_deref(), Some("task cancelled"));
+        assert_eq!(trouble(true).as_deref(), Some("task not started by its deadline"));
     }
 
     #[test]

@@ -85,7 +85,8 @@ fn listed<T>(all: &[T], told: impl Fn(&T) -> String) -> Option<String> {
 fn ticked(tick: &TickRow) -> String {
     let task = tick.task_id.map(|task| format!("  task {task}")).unwrap_or_default();
     let span = if tick.count > 1 { format!(" ({} instants)", tick.count) } else { String::new() };
-    format!("{}  {}{span}{task}", time(tick.planned_at), tick.outcome)
+    let late = tick.not_started_at.map_or("", |_| ", not started by its deadline");
+    format!("{}  {}{late}{span}{task}", time(tick.planned_at), tick.outcome)
 }
 
 fn asked(run: &ByHandRow) -> String {

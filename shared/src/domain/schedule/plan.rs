@@ -10,7 +10,7 @@ use super::{CatchUp, LATE_AFTER, MISSED_ROWS, Schedule};
 pub struct PlannedTick {
     /// Its instant.
     pub at: DateTime<Utc>,
-    /// False when the catch-up policy lets it pass: it is recorded as `missed`.
+    /// False when the catch-up policy lets it pass: it is recorded as `missed`, or `paused` in a pause.
     pub run: bool,
 }
 

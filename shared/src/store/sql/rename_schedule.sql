@@ -1,11 +1,12 @@
 -- Lets a schedule ($2) go on for one that is removed ($1): it stays paused if somebody paused it, its
 -- unfinished tasks still count for overlap, and its execution keys still hold.
 WITH old AS (
-    SELECT name, paused_at, paused_by, formerly FROM schedules WHERE name = $1
+    SELECT name, paused_at, paused_by, last_pause, formerly FROM schedules WHERE name = $1
 ),
 moved AS (
     UPDATE tasks t SET schedule = $2 WHERE t.schedule = $1 AND t.finished_at IS NULL
 )
 UPDATE schedules s
-SET paused_at = o.paused_at, paused_by = o.paused_by, formerly = array_prepend(o.name, o.formerly)
+SET paused_at = o.paused_at, paused_by = o.paused_by, last_pause = o.last_pause,
+    formerly = array_prepend(o.name, o.formerly)
 FROM old o WHERE s.name = $2

@@ -26,14 +26,19 @@ input AS (
         term t
 ),
 timed AS (
-    SELECT i.*, i.planned_at + make_interval(secs => i.deadline_ms / 1000.0) AS start_by,
+    SELECT i.*, coalesce(i.first_at, i.planned_at) AS began_at,
+           i.planned_at + make_interval(secs => i.deadline_ms / 1000.0) AS start_by,
            greatest(c.now, i.planned_at + make_interval(secs => i.delay_ms / 1000.0)) AS due_at
     FROM input i, clock c
 ),
 fresh AS (
     SELECT i.*, k.task_id AS known, k.payload_hash AS known_hash,
-           CASE WHEN NOT i.run OR i.start_by < c.now THEN 'missed'
-                WHEN i.paused OR s.paused_at IS NOT NULL THEN 'paused'
+           -- A pause comes before all else: nobody waits for its instants. A span of which a part only lies
+           -- in a pause by hand was missed, and so is not hidden.
+           CASE WHEN i.paused OR i.began_at >= s.paused_at
+                     OR s.last_pause @> tstzrange(i.began_at, i.planned_at, '[]') THEN 'paused'
+                WHEN NOT i.run OR i.start_by < c.now THEN 'missed'
+                WHEN s.paused_at IS NOT NULL THEN 'paused'
                 WHEN i.overlap = 'skip' AND o.unfinished THEN 'skipped_overlap'
                 WHEN i.overlap = 'queue' AND o.waiting THEN 'skipped_overlap'
                 WHEN k.task_id IS NOT NULL THEN 'deduplicated'

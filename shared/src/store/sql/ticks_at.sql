@@ -1,4 +1,4 @@
--- What became of these instants: their own rows, or the span of missed ones in which each lies. A
+-- What became of these instants: their own rows, or the span in which each lies. A
 -- schedule's ticks under a name it had before are its own.
 WITH named AS (
     SELECT $1::text AS name
