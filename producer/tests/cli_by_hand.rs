@@ -174,3 +174,39 @@ async fn a_list_tells_how_often_a_schedule_really_runs() {
     assert_eq!(cadence["last_run"]["error"]["message"], "404: no such page");
     assert!(table.contains("enqueued, task dead (permanent)"), "{table}");
 }
+
+/// The producer died, and its schedules' instants pass: nothing may look as if it went on.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_decides_is_told_and_has_not_ended() {
+    let house = House::open().await;
+    let end = chrono::Utc::now() + chrono::TimeDelta::minutes(4);
+    let over = format!(
+        "- {{name: over, schedule: '* * * * *', task_type: mine, end_at: '{}'}}\n",
+        end.format("%FT%TZ")
+    );
+    house.configure(NOBODY, &format!("{SCHEDULES}{over}"));
+    applied(&house).await;
+    house.database.move_clock(25 * 60).await;
+
+    let list = house.producer(&["schedules", "list"]).with(0).complains("no producer leads");
+    let shown = house.producer(&["schedules", "show", "over", "--json"]).with(0);
+
+    let line = list.out.lines().find(|line| line.starts_with("over")).expect("a line");
+    assert!(
+        line.contains("behind: 4 instants undecided since") || line.contains("behind: 5 "),
+        "{line}"
+    );
+    assert!(!line.contains("ended") && !line.contains("never again"), "{line}");
+    let shown = shown.complains("no producer leads").json();
+    assert_eq!(
+        (&shown["ended"], &shown["next"], &shown["leader"]),
+        (&json!(false), &json!(null), &json!(null))
+    );
+    assert!(
+        shown["undecided"].as_u64() > Some(3) && shown["undecided_since"].is_string(),
+        "{shown}"
+    );
+    sql(&house, "UPDATE schedules SET mark = belfry_now() WHERE name = 'over'").await;
+    let shown = house.producer(&["schedules", "show", "over", "--json"]).with(0).json();
+    assert_eq!((&shown["ended"], &shown["undecided"]), (&json!(true), &json!(0)));
+}

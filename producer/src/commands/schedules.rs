@@ -15,7 +15,8 @@ mod trigger;
 
 use clap::{Args, Subcommand};
 
-pub use line::{Line, lines};
+pub use line::{Line, NOBODY_LEADS, lines};
+pub use list::behind;
 
 use super::connect::{self, Context, bounded};
 use super::error::Answer;

@@ -67,6 +67,8 @@ pub struct ScheduleRow {
     pub paused_by: Option<String>,
     /// The whole entry.
     pub spec: Value,
+    /// The database's present when it answered.
+    pub now: DateTime<Utc>,
     /// Last tick.
     pub last_at: Option<DateTime<Utc>>,
     /// Its outcome.
@@ -145,6 +147,7 @@ impl Store {
                 paused_at: row.get("paused_at"),
                 paused_by: row.get("paused_by"),
                 spec: row.get("spec"),
+                now: row.get("now"),
                 last_at: row.get("last_at"),
                 last_outcome: row.get("last_outcome"),
                 last_task: row.get("last_task"),

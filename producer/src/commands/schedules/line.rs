@@ -10,7 +10,12 @@ use shared::domain::schedule::{Schedule, changes};
 use shared::store::{ScheduleRow, Store};
 use uuid::Uuid;
 
+use super::cadence::MEASURED;
 use crate::commands::error::CommandError;
+use crate::commands::output;
+
+/// What follows from it.
+pub const NOBODY_LEADS: &str = "no tick is decided until a `producer run` is there";
 
 /// A schedule as listed. JSON: one object with these keys.
 #[derive(Debug, Serialize)]
@@ -25,8 +30,12 @@ pub struct Line {
     pub task_type: String,
     /// Next instant, paused or not.
     pub next: Option<DateTime<Utc>>,
-    /// True when there is none any more because its `end_at` has passed.
+    /// True when there is none any more because its `end_at` has passed, and each one is decided.
     pub ended: bool,
+    /// Instants that are past and that no producer has decided.
+    pub undecided: u64,
+    /// The oldest of them.
+    pub undecided_since: Option<DateTime<Utc>>,
     /// Last tick.
     pub last: Option<DateTime<Utc>>,
     /// Its outcome.
@@ -48,8 +57,7 @@ pub struct Line {
 /// All schedules of the file and of the database, by name.
 pub async fn lines(config: &Config, store: &Store) -> Result<Vec<Line>, CommandError> {
     let rows = store.schedules(None).await?;
-    let now = clock::now();
-    Ok(known(config, &rows).into_iter().filter_map(|(e, r)| line(e, r, now)).collect())
+    Ok(known(config, &rows).into_iter().filter_map(|(e, r)| line(e, r)).collect())
 }
 
 /// Each schedule's entry, its row, or both, by name.
@@ -68,22 +76,20 @@ pub(super) fn known<'a>(
 }
 
 /// What is in force wins: that is what ticks. The file is what the next apply makes of it.
-pub(super) fn line(
-    entry: Option<&Schedule>,
-    row: Option<&ScheduleRow>,
-    now: DateTime<Utc>,
-) -> Option<Line> {
+pub(super) fn line(entry: Option<&Schedule>, row: Option<&ScheduleRow>) -> Option<Line> {
     let schedule = in_force(entry, row)?;
     let by_hand = row.and_then(|row| row.paused_by.clone());
     let by_file = schedule.paused.then(|| "file".to_owned());
     let paused_by = by_hand.or(by_file);
-    let from = from(row, now);
+    let overdue = row.and_then(|row| schedule.overdue(row.mark, row.now));
     Some(Line {
         cron: schedule.cron.as_str().to_owned(),
         timezone: schedule.timezone.name().to_owned(),
         task_type: schedule.task_type.clone(),
-        next: schedule.next_due(from),
-        ended: schedule.has_ended(from),
+        next: schedule.next_due(from(row)),
+        ended: schedule.has_ended(row.map_or_else(clock::now, |row| row.mark)),
+        undecided: overdue.map_or(0, |overdue| overdue.count),
+        undecided_since: overdue.map(|overdue| overdue.first),
         last: row.and_then(|row| row.last_at),
         last_outcome: row.and_then(|row| row.last_outcome.clone()),
         last_task: row.and_then(|row| row.last_task),
@@ -104,9 +110,24 @@ pub(super) fn in_force(entry: Option<&Schedule>, row: Option<&ScheduleRow>) -> O
     }
 }
 
-/// Instants up to the mark are decided already, whatever this host's clock says.
-pub(super) fn from(row: Option<&ScheduleRow>, now: DateTime<Utc>) -> DateTime<Utc> {
-    row.map_or(now, |row| row.mark.max(now))
+/// After what the next instant comes: those up to the mark are decided already. The database's clock
+/// counts, where it has answered.
+pub(super) fn from(row: Option<&ScheduleRow>) -> DateTime<Utc> {
+    row.map_or_else(clock::now, |row| row.mark.max(row.now))
+}
+
+/// Who leads. Says so where nobody does: what is listed as next will not come by itself.
+pub(super) async fn leader(store: &Store) -> Result<Option<String>, CommandError> {
+    let leader = store.leader().await?.filter(|leader| leader.alive);
+    if leader.is_none() {
+        output::talk(&format!("note: no producer leads: {NOBODY_LEADS}"));
+    }
+    Ok(leader.map(|leader| leader.label))
+}
+
+/// The instants that its plan is told by: those that are undecided come first.
+pub(super) fn planned(schedule: &Schedule, row: Option<&ScheduleRow>) -> Vec<DateTime<Utc>> {
+    upcoming(schedule, row.map_or_else(clock::now, |row| row.mark), MEASURED)
 }
 
 /// Some instants of a schedule, from `from` on.

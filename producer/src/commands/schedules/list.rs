@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use shared::domain::clock;
 use shared::store::RecentTicks;
 
-use super::cadence::{Cadence, Gaps, MEASURED};
+use super::cadence::{Cadence, Gaps};
 use super::line::{self, Line};
 use crate::commands::connect::Context;
 use crate::commands::error::Answer;
-use crate::commands::output::{self, or_dash, time_or_dash};
+use crate::commands::output::{self, counted, or_dash, time, time_or_dash};
 
 /// A schedule as listed, with how often it runs. JSON: the keys of [`Line`] and `cadence`.
 #[derive(Debug, Serialize)]
@@ -26,14 +25,16 @@ pub(super) async fn list(context: &Context) -> Answer {
     let recent = store.recent_ticks(None).await?.into_iter();
     let mut recent: HashMap<String, RecentTicks> =
         recent.map(|ticks| (ticks.schedule.clone(), ticks)).collect();
-    let now = clock::now();
     let listed = |(entry, row)| {
-        let line: Line = line::line(entry, row, now)?;
+        let line: Line = line::line(entry, row)?;
         let schedule = line::in_force(entry, row)?;
-        let instants = line::upcoming(&schedule, line::from(row, now), MEASURED);
-        let cadence = Cadence { planned: Gaps::of(&instants), recent: recent.remove(&line.name) };
+        let planned = Gaps::of(&line::planned(&schedule, row));
+        let cadence = Cadence { planned, recent: recent.remove(&line.name) };
         Some(Listed { line, cadence })
     };
+    if !rows.is_empty() {
+        line::leader(&store).await?;
+    }
     let all: Vec<Listed> = line::known(&config, &rows).into_iter().filter_map(listed).collect();
     if context.json {
         return output::json(&all);
@@ -67,12 +68,21 @@ pub(super) fn outcome(line: &Line, cadence: &Cadence) -> String {
     or_dash((!told.is_empty()).then(|| told.join(", ")))
 }
 
+/// What no producer has decided, in words; `None` where a leader keeps up.
+pub fn behind(line: &Line) -> Option<String> {
+    let since = time(line.undecided_since?);
+    let count = usize::try_from(line.undecided).unwrap_or(usize::MAX);
+    Some(format!("behind: {} undecided since {since}", counted(count, "instant")))
+}
+
 /// Whether it ticks, in words.
 pub(super) fn standing(line: &Line) -> String {
-    let state = match (&line.paused_by, line.ended) {
-        (_, true) => "ended".to_owned(),
-        (Some(by), false) => format!("paused by {by}"),
-        (None, false) => "active".to_owned(),
+    let paused = line.paused_by.as_ref().map(|by| format!("paused by {by}"));
+    let state = match (paused, behind(line)) {
+        _ if line.ended => "ended".to_owned(),
+        (Some(paused), Some(behind)) => format!("{paused}, {behind}"),
+        (Some(state), None) | (None, Some(state)) => state,
+        (None, None) => "active".to_owned(),
     };
     match (line.in_file, line.applied) {
         (true, true) if line.differs => format!("{state}, and this file says otherwise"),

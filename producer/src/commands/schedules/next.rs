@@ -2,7 +2,6 @@
 
 use clap::Args;
 use shared::config::Config;
-use shared::domain::clock;
 use shared::store::ScheduleRow;
 
 use super::line::{self, from, in_force, unknown, upcoming};
@@ -31,14 +30,14 @@ pub(super) async fn next(args: &Next, context: &Context) -> Answer {
     };
     let entry = config.schedules.iter().find(|entry| entry.name == args.name);
     let schedule = in_force(entry, row.as_ref()).ok_or_else(|| unknown(&args.name, &config))?;
-    let line = line::line(entry, row.as_ref(), clock::now());
+    let line = line::line(entry, row.as_ref());
     if line.as_ref().is_some_and(|line| line.differs) {
         output::talk(&format!("note: {} says otherwise and is not applied yet", config.name));
     }
     if let Some(by) = line.and_then(|line| line.paused_by) {
         output::talk(&format!("note: it is paused by {by} and makes no tasks until it is resumed"));
     }
-    let from = from(row.as_ref(), clock::now());
+    let from = from(row.as_ref());
     let instants: Vec<String> =
         upcoming(&schedule, from, args.count.into()).into_iter().map(time).collect();
     if context.json { output::json(&instants) } else { output::text(&instants.join("\n")) }

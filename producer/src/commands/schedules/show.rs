@@ -1,11 +1,10 @@
 //! `producer schedules show`: one schedule with its last ticks, its runs by hand and its next instants.
 
 use serde_json::{Value, json};
-use shared::domain::clock;
 use shared::domain::schedule::{Schedule, changes};
 use shared::store::{ByHandRow, TickRow};
 
-use super::cadence::{Cadence, Gaps, MEASURED};
+use super::cadence::{Cadence, Gaps};
 use super::line::{self, from, in_force, unknown};
 use super::list::{outcome, standing};
 use crate::commands::connect::Context;
@@ -20,14 +19,14 @@ pub(super) async fn show(name: &str, context: &Context) -> Answer {
     let row = store.schedules(Some(name)).await?.pop();
     let entry = config.schedules.iter().find(|entry| entry.name == name);
     let schedule = in_force(entry, row.as_ref()).ok_or_else(|| unknown(name, &config))?;
-    let now = clock::now();
-    let line = line::line(entry, row.as_ref(), now).ok_or_else(|| unknown(name, &config))?;
+    let leader = line::leader(&store).await?;
+    let line = line::line(entry, row.as_ref()).ok_or_else(|| unknown(name, &config))?;
     let ticks = store.ticks(Some(name), SHOWN as i64).await?;
     let by_hand = store.runs_by_hand(name, SHOWN as i64).await?;
-    let mut upcoming = line::upcoming(&schedule, from(row.as_ref(), now), MEASURED);
+    let upcoming = line::upcoming(&schedule, from(row.as_ref()), SHOWN);
     let recent = store.recent_ticks(Some(name)).await?.pop();
-    let cadence = Cadence { planned: Gaps::of(&upcoming), recent };
-    upcoming.truncate(SHOWN);
+    let planned = Gaps::of(&line::planned(&schedule, row.as_ref()));
+    let cadence = Cadence { planned, recent };
     let meaning = schedule.cron.explain(schedule.timezone);
     if context.json {
         let mut document = json!(line);
@@ -38,6 +37,7 @@ pub(super) async fn show(name: &str, context: &Context) -> Answer {
         document["upcoming"] = json!(upcoming);
         document["ticks"] = json!(ticks);
         document["by_hand"] = json!(by_hand);
+        document["leader"] = json!(leader);
         return output::json(&document);
     }
     output::text(&fields(&[

@@ -1,5 +1,5 @@
 -- Schedules with their last tick.
-SELECT s.name, s.cron, s.timezone, s.task_type, s.mark, s.applied_at, s.paused_at, s.paused_by, s.spec,
+SELECT s.name, s.cron, s.timezone, s.task_type, s.mark, s.applied_at, s.paused_at, s.paused_by, s.spec, belfry_now() AS now,
        k.planned_at AS last_at, k.outcome AS last_outcome, k.task_id AS last_task
 FROM schedules s
 LEFT JOIN LATERAL (
