@@ -210,3 +210,24 @@ async fn what_nobody_decides_is_told_and_has_not_ended() {
     let shown = house.producer(&["schedules", "show", "over", "--json"]).with(0).json();
     assert_eq!((&shown["ended"], &shown["undecided"]), (&json!(true), &json!(0)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tick_that_wanted_something_else_than_its_keys_task_is_told() {
+    let house = House::open().await;
+    house.configure(NOBODY, SCHEDULES);
+    applied(&house).await;
+    let tick = "INSERT INTO ticks (schedule, planned_at, outcome, task_id, decided_at, epoch, other_payload)
+        VALUES ('hourly', date_trunc('hour', now()), 'deduplicated', gen_random_uuid(), now(), 1, true)";
+    sql(&house, tick).await;
+
+    let list = house.producer(&["schedules", "list"]).with(0).out;
+    let shown = house.producer(&["schedules", "show", "hourly"]).with(0).out;
+    let json = house.producer(&["schedules", "show", "hourly", "--json"]).with(0).json();
+
+    let told = "deduplicated, its key holds another payload";
+    assert!(list.contains(told) && shown.matches(told).count() == 2, "{list}\n{shown}");
+    assert_eq!(
+        (&json["last_other_payload"], &json["ticks"][0]["other_payload"]),
+        (&json!(true), &json!(true))
+    );
+}

@@ -75,6 +75,8 @@ pub struct ScheduleRow {
     pub last_outcome: Option<String>,
     /// Its task.
     pub last_task: Option<Uuid>,
+    /// True when that has another payload than the tick wanted.
+    pub last_other_payload: bool,
 }
 
 impl Store {
@@ -151,6 +153,7 @@ impl Store {
                 last_at: row.get("last_at"),
                 last_outcome: row.get("last_outcome"),
                 last_task: row.get("last_task"),
+                last_other_payload: row.get("last_other_payload"),
             })
             .collect())
     }

@@ -97,6 +97,8 @@ pub struct TickRow {
     pub first_at: Option<DateTime<Utc>>,
     /// Instants in the span.
     pub count: i64,
+    /// True when its key belongs to a task with another payload: what it wanted has not run.
+    pub other_payload: bool,
 }
 
 impl Store {
@@ -132,6 +134,7 @@ impl Store {
                 decided_at: row.get("decided_at"),
                 first_at: row.get("first_at"),
                 count: row.get("count"),
+                other_payload: row.get("other_payload"),
             })
             .collect())
     }

@@ -42,6 +42,8 @@ pub struct Line {
     pub last_outcome: Option<String>,
     /// Its task.
     pub last_task: Option<Uuid>,
+    /// True when that has another payload than the tick wanted, which has not run.
+    pub last_other_payload: bool,
     /// True when it makes no tasks now.
     pub paused: bool,
     /// By whom: a person, or `file`.
@@ -93,6 +95,7 @@ pub(super) fn line(entry: Option<&Schedule>, row: Option<&ScheduleRow>) -> Optio
         last: row.and_then(|row| row.last_at),
         last_outcome: row.and_then(|row| row.last_outcome.clone()),
         last_task: row.and_then(|row| row.last_task),
+        last_other_payload: row.is_some_and(|row| row.last_other_payload),
         paused: paused_by.is_some(),
         paused_by,
         in_file: entry.is_some(),

@@ -11,6 +11,9 @@ use crate::commands::connect::Context;
 use crate::commands::error::Answer;
 use crate::commands::output::{self, counted, or_dash, time, time_or_dash};
 
+/// What is wrong with a tick that was `deduplicated` by work of another kind.
+pub(super) const OTHER_PAYLOAD: &str = "its key holds another payload";
+
 /// A schedule as listed, with how often it runs. JSON: the keys of [`Line`] and `cadence`.
 #[derive(Debug, Serialize)]
 struct Listed {
@@ -63,7 +66,8 @@ fn cells(Listed { line, cadence }: &Listed) -> Vec<String> {
 
 /// The last tick's outcome, and what went wrong with the last task.
 pub(super) fn outcome(line: &Line, cadence: &Cadence) -> String {
-    let told = [line.last_outcome.clone(), cadence.trouble()];
+    let other = line.last_other_payload.then(|| OTHER_PAYLOAD.to_owned());
+    let told = [line.last_outcome.clone(), other, cadence.trouble()];
     let told: Vec<String> = told.into_iter().flatten().collect();
     or_dash((!told.is_empty()).then(|| told.join(", ")))
 }

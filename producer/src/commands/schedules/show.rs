@@ -6,7 +6,7 @@ use shared::store::{ByHandRow, TickRow};
 
 use super::cadence::{Cadence, Gaps};
 use super::line::{self, from, in_force, unknown};
-use super::list::{outcome, standing};
+use super::list::{OTHER_PAYLOAD, outcome, standing};
 use crate::commands::connect::Context;
 use crate::commands::error::Answer;
 use crate::commands::output::{self, fields, time};
@@ -85,7 +85,8 @@ fn listed<T>(all: &[T], told: impl Fn(&T) -> String) -> Option<String> {
 fn ticked(tick: &TickRow) -> String {
     let task = tick.task_id.map(|task| format!("  task {task}")).unwrap_or_default();
     let span = if tick.count > 1 { format!(" ({} instants)", tick.count) } else { String::new() };
-    format!("{}  {}{span}{task}", time(tick.planned_at), tick.outcome)
+    let other = if tick.other_payload { format!(", {OTHER_PAYLOAD}") } else { String::new() };
+    format!("{}  {}{other}{span}{task}", time(tick.planned_at), tick.outcome)
 }
 
 fn asked(run: &ByHandRow) -> String {

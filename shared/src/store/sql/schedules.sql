@@ -1,9 +1,10 @@
 -- Schedules with their last tick.
 SELECT s.name, s.cron, s.timezone, s.task_type, s.mark, s.applied_at, s.paused_at, s.paused_by, s.spec, belfry_now() AS now,
-       k.planned_at AS last_at, k.outcome AS last_outcome, k.task_id AS last_task
+       k.planned_at AS last_at, k.outcome AS last_outcome, k.task_id AS last_task,
+       coalesce(k.other_payload, false) AS last_other_payload
 FROM schedules s
 LEFT JOIN LATERAL (
-    SELECT planned_at, outcome, task_id FROM ticks WHERE schedule = s.name
+    SELECT planned_at, outcome, task_id, other_payload FROM ticks WHERE schedule = s.name
     ORDER BY planned_at DESC LIMIT 1
 ) k ON true
 WHERE s.removed_at IS NULL AND ($1::text IS NULL OR s.name = $1)

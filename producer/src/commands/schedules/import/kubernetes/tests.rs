@@ -158,7 +158,10 @@ fn what_would_not_run_the_same_is_paused_with_the_reason() {
 #[test]
 fn a_suspended_job_of_an_unknown_program_is_paused_once() {
     let entry = only(&JOB.replace("command: [/bin/sync, --all]", "tty: true")).entry;
-    assert_eq!(crate::commands::schedules::import::printed::check(&entry.expect("an entry")), Ok(()));
+    assert_eq!(
+        crate::commands::schedules::import::printed::check(&entry.expect("an entry")),
+        Ok(())
+    );
 }
 
 #[test]
