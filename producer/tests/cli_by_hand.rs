@@ -231,3 +231,31 @@ async fn a_tick_that_wanted_something_else_than_its_keys_task_is_told() {
         (&json!(true), &json!(true))
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_removed_or_renamed_can_still_be_looked_at() {
+    let house = House::open().await;
+    house.configure(NOBODY, SCHEDULES);
+    house.producer(&["schedules", "apply"]).with(0);
+    let tick = "INSERT INTO ticks (schedule, planned_at, outcome, decided_at, epoch)
+        VALUES ('nightly', now() - interval '1 day', 'missed', now(), 1)";
+    sql(&house, tick).await;
+    let hourly = SCHEDULES.find("- name: hourly").expect("there");
+    let renamed =
+        SCHEDULES[hourly..].replace("name: hourly", "name: each_hour\n  renamed_from: hourly");
+    house.configure(NOBODY, &format!("tasks:\n{renamed}"));
+    house.producer(&["schedules", "apply"]).with(0);
+
+    let show = |name: &str| house.producer(&["schedules", "show", name]).with(0).out;
+    let (removed, former) = (show("nightly"), show("hourly"));
+    let json = house.producer(&["schedules", "show", "nightly", "--json"]).with(0).json();
+    let listed = |args: &[&str]| house.producer(args).with(0).json().as_array().map(Vec::len);
+
+    assert!(removed.contains("removed since 20") && removed.contains("  missed"), "{removed}");
+    assert!(former.contains("renamed to each_hour since 20"), "{former}");
+    assert!(json["removed_at"].is_string() && json["next"].is_null(), "{json}");
+    assert_eq!((&json["applied"], &json["upcoming"]), (&json!(false), &json!([])));
+    assert_eq!(listed(&["schedules", "list", "--json"]), Some(1));
+    assert_eq!(listed(&["schedules", "list", "--all", "--json"]), Some(4));
+    house.producer(&["schedules", "show", "never"]).with(3).complains("there is no schedule");
+}

@@ -69,6 +69,10 @@ pub struct ScheduleRow {
     pub spec: Value,
     /// The database's present when it answered.
     pub now: DateTime<Utc>,
+    /// No longer in force since.
+    pub removed_at: Option<DateTime<Utc>>,
+    /// The one that goes on for it, where it was renamed.
+    pub renamed_to: Option<String>,
     /// Last tick.
     pub last_at: Option<DateTime<Utc>>,
     /// Its outcome.
@@ -136,7 +140,20 @@ impl Store {
 
     /// Schedules that are in force; one, if named.
     pub async fn schedules(&self, name: Option<&str>) -> Result<Vec<ScheduleRow>, Error> {
-        let rows = self.query(include_str!("sql/schedules.sql"), &[&name]).await?;
+        self.schedule_rows(name, false).await
+    }
+
+    /// The same, and those that were in force once.
+    pub async fn schedules_ever(&self, name: Option<&str>) -> Result<Vec<ScheduleRow>, Error> {
+        self.schedule_rows(name, true).await
+    }
+
+    async fn schedule_rows(
+        &self,
+        name: Option<&str>,
+        removed: bool,
+    ) -> Result<Vec<ScheduleRow>, Error> {
+        let rows = self.query(include_str!("sql/schedules.sql"), &[&name, &removed]).await?;
         Ok(rows
             .iter()
             .map(|row| ScheduleRow {
@@ -150,6 +167,8 @@ impl Store {
                 paused_by: row.get("paused_by"),
                 spec: row.get("spec"),
                 now: row.get("now"),
+                removed_at: row.get("removed_at"),
+                renamed_to: row.get("renamed_to"),
                 last_at: row.get("last_at"),
                 last_outcome: row.get("last_outcome"),
                 last_task: row.get("last_task"),

@@ -48,6 +48,10 @@ pub struct Line {
     pub paused: bool,
     /// By whom: a person, or `file`.
     pub paused_by: Option<String>,
+    /// No longer in force since.
+    pub removed_at: Option<DateTime<Utc>>,
+    /// The one that goes on for it, where it was renamed.
+    pub renamed_to: Option<String>,
     /// True when this file has it.
     pub in_file: bool,
     /// True when it is in force.
@@ -72,9 +76,18 @@ pub(super) fn known<'a>(
         all.entry(&row.name).or_default().1 = Some(row);
     }
     for entry in &config.schedules {
-        all.entry(&entry.name).or_default().0 = Some(entry);
+        let known = all.entry(&entry.name).or_default();
+        *known = (Some(entry), present(Some(entry), known.1));
     }
     all.into_values().collect()
+}
+
+/// What was removed under a name that the file has again is past: the entry is a new one.
+pub(super) fn present<'a>(
+    entry: Option<&Schedule>,
+    row: Option<&'a ScheduleRow>,
+) -> Option<&'a ScheduleRow> {
+    row.filter(|row| entry.is_none() || row.removed_at.is_none())
 }
 
 /// What is in force wins: that is what ticks. The file is what the next apply makes of it.
@@ -83,13 +96,15 @@ pub(super) fn line(entry: Option<&Schedule>, row: Option<&ScheduleRow>) -> Optio
     let by_hand = row.and_then(|row| row.paused_by.clone());
     let by_file = schedule.paused.then(|| "file".to_owned());
     let paused_by = by_hand.or(by_file);
-    let overdue = row.and_then(|row| schedule.overdue(row.mark, row.now));
+    let removed_at = row.and_then(|row| row.removed_at);
+    let ticks = removed_at.is_none();
+    let overdue = row.filter(|_| ticks).and_then(|row| schedule.overdue(row.mark, row.now));
     Some(Line {
         cron: schedule.cron.as_str().to_owned(),
         timezone: schedule.timezone.name().to_owned(),
         task_type: schedule.task_type.clone(),
-        next: schedule.next_due(from(row)),
-        ended: schedule.has_ended(row.map_or_else(clock::now, |row| row.mark)),
+        next: schedule.next_due(from(row)).filter(|_| ticks),
+        ended: ticks && schedule.has_ended(row.map_or_else(clock::now, |row| row.mark)),
         undecided: overdue.map_or(0, |overdue| overdue.count),
         undecided_since: overdue.map(|overdue| overdue.first),
         last: row.and_then(|row| row.last_at),
@@ -99,7 +114,9 @@ pub(super) fn line(entry: Option<&Schedule>, row: Option<&ScheduleRow>) -> Optio
         paused: paused_by.is_some(),
         paused_by,
         in_file: entry.is_some(),
-        applied: row.is_some(),
+        removed_at,
+        renamed_to: row.and_then(|row| row.renamed_to.clone()),
+        applied: row.is_some() && ticks,
         differs: row.is_some() && entry.is_some_and(|entry| !changes(&schedule, entry).is_empty()),
         name: schedule.name,
     })
@@ -130,6 +147,9 @@ pub(super) async fn leader(store: &Store) -> Result<Option<String>, CommandError
 
 /// The instants that its plan is told by: those that are undecided come first.
 pub(super) fn planned(schedule: &Schedule, row: Option<&ScheduleRow>) -> Vec<DateTime<Utc>> {
+    if row.is_some_and(|row| row.removed_at.is_some()) {
+        return Vec::new();
+    }
     upcoming(schedule, row.map_or_else(clock::now, |row| row.mark), MEASURED)
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use clap::Args;
 use serde::Serialize;
 use shared::store::RecentTicks;
 
@@ -22,9 +23,18 @@ struct Listed {
     cadence: Cadence,
 }
 
-pub(super) async fn list(context: &Context) -> Answer {
+/// Which ones.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Removed ones too
+    #[arg(long)]
+    all: bool,
+}
+
+pub(super) async fn list(args: &List, context: &Context) -> Answer {
     let (config, store) = context.store().await?;
-    let rows = store.schedules(None).await?;
+    let rows =
+        if args.all { store.schedules_ever(None).await? } else { store.schedules(None).await? };
     let recent = store.recent_ticks(None).await?.into_iter();
     let mut recent: HashMap<String, RecentTicks> =
         recent.map(|ticks| (ticks.schedule.clone(), ticks)).collect();
@@ -81,6 +91,10 @@ pub fn behind(line: &Line) -> Option<String> {
 
 /// Whether it ticks, in words.
 pub(super) fn standing(line: &Line) -> String {
+    if let Some(at) = line.removed_at {
+        let what = line.renamed_to.as_ref().map(|to| format!("renamed to {to}"));
+        return format!("{} since {}", what.unwrap_or_else(|| "removed".to_owned()), time(at));
+    }
     let paused = line.paused_by.as_ref().map(|by| format!("paused by {by}"));
     let state = match (paused, behind(line)) {
         _ if line.ended => "ended".to_owned(),

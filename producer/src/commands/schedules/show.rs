@@ -16,16 +16,21 @@ const SHOWN: usize = 5;
 
 pub(super) async fn show(name: &str, context: &Context) -> Answer {
     let (config, store) = context.store().await?;
-    let row = store.schedules(Some(name)).await?.pop();
+    let row = store.schedules_ever(Some(name)).await?.pop();
     let entry = config.schedules.iter().find(|entry| entry.name == name);
-    let schedule = in_force(entry, row.as_ref()).ok_or_else(|| unknown(name, &config))?;
+    let row = line::present(entry, row.as_ref());
+    let schedule = in_force(entry, row).ok_or_else(|| unknown(name, &config))?;
     let leader = line::leader(&store).await?;
-    let line = line::line(entry, row.as_ref()).ok_or_else(|| unknown(name, &config))?;
+    let line = line::line(entry, row).ok_or_else(|| unknown(name, &config))?;
     let ticks = store.ticks(Some(name), SHOWN as i64).await?;
     let by_hand = store.runs_by_hand(name, SHOWN as i64).await?;
-    let upcoming = line::upcoming(&schedule, from(row.as_ref()), SHOWN);
+    let upcoming = if line.removed_at.is_some() {
+        Vec::new()
+    } else {
+        line::upcoming(&schedule, from(row), SHOWN)
+    };
     let recent = store.recent_ticks(Some(name)).await?.pop();
-    let planned = Gaps::of(&line::planned(&schedule, row.as_ref()));
+    let planned = Gaps::of(&line::planned(&schedule, row));
     let cadence = Cadence { planned, recent };
     let meaning = schedule.cron.explain(schedule.timezone);
     if context.json {
@@ -33,7 +38,7 @@ pub(super) async fn show(name: &str, context: &Context) -> Answer {
         document["explanation"] = meaning.into();
         document["cadence"] = json!(cadence);
         document["entry"] = fields_of(&schedule);
-        document["spec"] = row.map_or(Value::Null, |row| row.spec);
+        document["spec"] = row.map_or(Value::Null, |row| row.spec.clone());
         document["upcoming"] = json!(upcoming);
         document["ticks"] = json!(ticks);
         document["by_hand"] = json!(by_hand);
