@@ -168,10 +168,17 @@ async fn the_next_instants_need_no_database() {
 
     let next = house.producer(&["schedules", "next", "nightly", "-n", "3", "--json"]).with(0);
 
-    let next = next.complains("from the file alone");
+    let next = next.complains("from the file alone, since the database cannot say");
     let instants = next.json();
     assert_eq!(instants.as_array().map(Vec::len), Some(3));
     assert!(instants[0].as_str().is_some_and(|at| at.ends_with("T18:00:00Z")), "{instants}");
+
+    let over =
+        "- {name: over, schedule: '@daily', task_type: mine, end_at: '2020-01-01T00:00:00Z'}";
+    house.configure(NOBODY, &format!("tasks:\n{over}"));
+    let next = house.producer(&["schedules", "next", "over"]).with(0);
+    let next = next.complains("over has no next instant: it ends at 2020-01-01T00:00:00Z");
+    assert_eq!(next.out, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]

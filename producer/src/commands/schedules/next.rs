@@ -24,7 +24,9 @@ pub(super) async fn next(args: &Next, context: &Context) -> Answer {
     let row = match applied(&args.name, &config).await {
         Ok(row) => row,
         Err(error) => {
-            output::talk(&format!("note: from the file alone, the database is not there: {error}"));
+            output::talk(&format!(
+                "note: from the file alone, since the database cannot say what is in force: {error}"
+            ));
             None
         }
     };
@@ -40,6 +42,14 @@ pub(super) async fn next(args: &Next, context: &Context) -> Answer {
     let from = from(row.as_ref());
     let instants: Vec<String> =
         upcoming(&schedule, from, args.count.into()).into_iter().map(time).collect();
+    if instants.is_empty() {
+        let why = match schedule.end_at {
+            Some(end) => format!("it ends at {}", time(end)),
+            None => "no time fits its line".to_owned(),
+        };
+        output::talk(&format!("note: {} has no next instant: {why}", args.name));
+        return if context.json { output::json(&instants) } else { Ok(()) };
+    }
     if context.json { output::json(&instants) } else { output::text(&instants.join("\n")) }
 }
 
