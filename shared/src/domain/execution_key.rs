@@ -27,7 +27,7 @@ pub enum KeyError {
     #[error("an execution key has at most {MAX_KEY_BYTES} bytes, this one has {0}")]
     TooLong(usize),
     /// One that is [unseen](is_unseen), such as NUL, a line break or a change of direction.
-    #[error("an execution key must be printable; it has U+{:04X} at byte {1}", u32::from(*.0))]
+    #[error("an execution key must be printable; it has {shown} at byte {1}", shown = .0.escape_unicode())]
     Unprintable(char, usize),
     /// White space at an end is a copy-paste accident that would make a second key.
     #[error("an execution key must not begin or end with white space")]
@@ -148,9 +148,9 @@ mod tests {
         check("", Some("empty"));
         check("  ", Some("empty"));
         check(" a", Some("white space"));
-        check("a\0b", Some("printable; it has U+0000 at byte 1"));
-        check("a\u{202e}b", Some("printable; it has U+202E at byte 1"));
-        check("a\u{200b}b", Some("U+200B"));
+        check("a\0b", Some("printable; it has \\u{0} at byte 1"));
+        check("a\u{202e}b", Some("printable; it has \\u{202e} at byte 1"));
+        check("a\u{200b}b", Some("\\u{200b}"));
         check(&"x".repeat(255), None);
         check(&"x".repeat(256), Some("256"));
     }

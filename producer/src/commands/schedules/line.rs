@@ -145,12 +145,18 @@ pub(super) async fn leader(store: &Store) -> Result<Option<String>, CommandError
     Ok(leader.map(|leader| leader.label))
 }
 
-/// The instants that its plan is told by: those that are undecided come first.
-pub(super) fn planned(schedule: &Schedule, row: Option<&ScheduleRow>) -> Vec<DateTime<Utc>> {
+/// Its next instants, and those that its plan is told by: with the undecided ones in front. What was
+/// removed has neither.
+pub(super) fn ahead(
+    schedule: &Schedule,
+    row: Option<&ScheduleRow>,
+    count: usize,
+) -> (Vec<DateTime<Utc>>, Vec<DateTime<Utc>>) {
     if row.is_some_and(|row| row.removed_at.is_some()) {
-        return Vec::new();
+        return Default::default();
     }
-    upcoming(schedule, row.map_or_else(clock::now, |row| row.mark), MEASURED)
+    let decided = row.map_or_else(clock::now, |row| row.mark);
+    (upcoming(schedule, from(row), count), upcoming(schedule, decided, MEASURED))
 }
 
 /// Some instants of a schedule, from `from` on.

@@ -41,8 +41,8 @@ pub(super) async fn list(args: &List, context: &Context) -> Answer {
     let listed = |(entry, row)| {
         let line: Line = line::line(entry, row)?;
         let schedule = line::in_force(entry, row)?;
-        let planned = Gaps::of(&line::planned(&schedule, row));
-        let cadence = Cadence { planned, recent: recent.remove(&line.name) };
+        let (_, planned) = line::ahead(&schedule, row, 0);
+        let cadence = Cadence { planned: Gaps::of(&planned), recent: recent.remove(&line.name) };
         Some(Listed { line, cadence })
     };
     if !rows.is_empty() {

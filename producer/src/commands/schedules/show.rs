@@ -5,7 +5,7 @@ use shared::domain::schedule::{Schedule, changes};
 use shared::store::{ByHandRow, TickRow};
 
 use super::cadence::{Cadence, Gaps};
-use super::line::{self, from, in_force, unknown};
+use super::line::{self, in_force, unknown};
 use super::list::{OTHER_PAYLOAD, outcome, standing};
 use crate::commands::connect::Context;
 use crate::commands::error::Answer;
@@ -24,14 +24,9 @@ pub(super) async fn show(name: &str, context: &Context) -> Answer {
     let line = line::line(entry, row).ok_or_else(|| unknown(name, &config))?;
     let ticks = store.ticks(Some(name), SHOWN as i64).await?;
     let by_hand = store.runs_by_hand(name, SHOWN as i64).await?;
-    let upcoming = if line.removed_at.is_some() {
-        Vec::new()
-    } else {
-        line::upcoming(&schedule, from(row), SHOWN)
-    };
+    let (upcoming, planned) = line::ahead(&schedule, row, SHOWN);
     let recent = store.recent_ticks(Some(name)).await?.pop();
-    let planned = Gaps::of(&line::planned(&schedule, row));
-    let cadence = Cadence { planned, recent };
+    let cadence = Cadence { planned: Gaps::of(&planned), recent };
     let meaning = schedule.cron.explain(schedule.timezone);
     if context.json {
         let mut document = json!(line);
