@@ -179,7 +179,7 @@ async fn a_list_tells_how_often_a_schedule_really_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_decides_is_told_and_has_not_ended() {
     let house = House::open().await;
-    let end = chrono::Utc::now() + chrono::TimeDelta::minutes(4);
+    let end = shared::domain::clock::now() + chrono::TimeDelta::minutes(4);
     let over = format!(
         "- {{name: over, schedule: '* * * * *', task_type: mine, end_at: '{}'}}\n",
         end.format("%FT%TZ")
