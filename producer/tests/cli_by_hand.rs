@@ -174,3 +174,88 @@ async fn a_list_tells_how_often_a_schedule_really_runs() {
     assert_eq!(cadence["last_run"]["error"]["message"], "404: no such page");
     assert!(table.contains("enqueued, task dead (permanent)"), "{table}");
 }
+
+/// The producer died, and its schedules' instants pass: nothing may look as if it went on.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_decides_is_told_and_has_not_ended() {
+    let house = House::open().await;
+    let end = shared::domain::clock::now() + chrono::TimeDelta::minutes(4);
+    let over = format!(
+        "- {{name: over, schedule: '* * * * *', task_type: mine, end_at: '{}'}}\n",
+        end.format("%FT%TZ")
+    );
+    house.configure(NOBODY, &format!("{SCHEDULES}{over}"));
+    applied(&house).await;
+    house.database.move_clock(25 * 60).await;
+
+    let list = house.producer(&["schedules", "list"]).with(0).complains("no producer leads");
+    let shown = house.producer(&["schedules", "show", "over", "--json"]).with(0);
+
+    let line = list.out.lines().find(|line| line.starts_with("over")).expect("a line");
+    assert!(
+        line.contains("behind: 4 instants undecided since") || line.contains("behind: 5 "),
+        "{line}"
+    );
+    assert!(!line.contains("ended") && !line.contains("never again"), "{line}");
+    let shown = shown.complains("no producer leads").json();
+    assert_eq!(
+        (&shown["ended"], &shown["next"], &shown["leader"]),
+        (&json!(false), &json!(null), &json!(null))
+    );
+    assert!(
+        shown["undecided"].as_u64() > Some(3) && shown["undecided_since"].is_string(),
+        "{shown}"
+    );
+    sql(&house, "UPDATE schedules SET mark = belfry_now() WHERE name = 'over'").await;
+    let shown = house.producer(&["schedules", "show", "over", "--json"]).with(0).json();
+    assert_eq!((&shown["ended"], &shown["undecided"]), (&json!(true), &json!(0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tick_that_wanted_something_else_than_its_keys_task_is_told() {
+    let house = House::open().await;
+    house.configure(NOBODY, SCHEDULES);
+    applied(&house).await;
+    let tick = "INSERT INTO ticks (schedule, planned_at, outcome, task_id, decided_at, epoch, other_payload)
+        VALUES ('hourly', date_trunc('hour', now()), 'deduplicated', gen_random_uuid(), now(), 1, true)";
+    sql(&house, tick).await;
+
+    let list = house.producer(&["schedules", "list"]).with(0).out;
+    let shown = house.producer(&["schedules", "show", "hourly"]).with(0).out;
+    let json = house.producer(&["schedules", "show", "hourly", "--json"]).with(0).json();
+
+    let told = "deduplicated, its key holds another payload";
+    assert!(list.contains(told) && shown.matches(told).count() == 2, "{list}\n{shown}");
+    assert_eq!(
+        (&json["last_other_payload"], &json["ticks"][0]["other_payload"]),
+        (&json!(true), &json!(true))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_removed_or_renamed_can_still_be_looked_at() {
+    let house = House::open().await;
+    house.configure(NOBODY, SCHEDULES);
+    house.producer(&["schedules", "apply"]).with(0);
+    let tick = "INSERT INTO ticks (schedule, planned_at, outcome, decided_at, epoch)
+        VALUES ('nightly', now() - interval '1 day', 'missed', now(), 1)";
+    sql(&house, tick).await;
+    let hourly = SCHEDULES.find("- name: hourly").expect("there");
+    let renamed =
+        SCHEDULES[hourly..].replace("name: hourly", "name: each_hour\n  renamed_from: hourly");
+    house.configure(NOBODY, &format!("tasks:\n{renamed}"));
+    house.producer(&["schedules", "apply"]).with(0);
+
+    let show = |name: &str| house.producer(&["schedules", "show", name]).with(0).out;
+    let (removed, former) = (show("nightly"), show("hourly"));
+    let json = house.producer(&["schedules", "show", "nightly", "--json"]).with(0).json();
+    let listed = |args: &[&str]| house.producer(args).with(0).json().as_array().map(Vec::len);
+
+    assert!(removed.contains("removed since 20") && removed.contains("  missed"), "{removed}");
+    assert!(former.contains("renamed to each_hour since 20"), "{former}");
+    assert!(json["removed_at"].is_string() && json["next"].is_null(), "{json}");
+    assert_eq!((&json["applied"], &json["upcoming"]), (&json!(false), &json!([])));
+    assert_eq!(listed(&["schedules", "list", "--json"]), Some(1));
+    assert_eq!(listed(&["schedules", "list", "--all", "--json"]), Some(4));
+    house.producer(&["schedules", "show", "never"]).with(3).complains("there is no schedule");
+}

@@ -134,6 +134,8 @@ async fn a_schedule_is_paused_and_resumed_by_name() {
     house.configure(NOBODY, SCHEDULES);
     let early = house.producer(&["schedules", "pause", "nightly"]).with(3);
     early.complains("no producer has applied it yet");
+    let early = house.producer(&["schedules", "resume", "nightly"]).with(3);
+    early.complains("there is no pause to lift");
     let path = house.dir.path().join("belfry.yaml");
     let config = shared::config::load(Some(&path)).expect("right");
     put_in_force(&house.store, &config.schedules).await;
@@ -143,10 +145,13 @@ async fn a_schedule_is_paused_and_resumed_by_name() {
 
     assert!(paused["paused_by"].as_str().is_some_and(|by| by.starts_with("ada@")), "{paused}");
     assert_eq!((&resumed["paused"], &resumed["applied"]), (&json!(false), &json!(true)));
-    house
-        .producer(&["schedules", "resume", "resting"])
-        .with(0)
-        .complains("still says `paused: true`");
+    let resume = |name| house.producer(&["schedules", "resume", name]);
+    resume("resting").with(3).complains("stays paused: the entry in force says `paused: true`");
+    assert_eq!(resume("nightly").with(0).out, "nightly was not paused\n");
+    let pause = || house.producer(&["schedules", "pause", "nightly"]).with(0).out;
+    assert_eq!(pause(), "nightly is paused\n");
+    assert!(pause().starts_with("nightly was paused already, by ada@"));
+    assert_eq!(resume("nightly").with(0).out, "nightly is resumed\n");
     house.producer(&["schedules", "pause", "nightli"]).with(3).complains("did you mean `nightly`?");
     let list = house.producer(&["schedules", "list", "--json"]).with(0).json();
     let names: Vec<&Value> = list.as_array().expect("a list").iter().map(|s| &s["name"]).collect();
@@ -163,10 +168,17 @@ async fn the_next_instants_need_no_database() {
 
     let next = house.producer(&["schedules", "next", "nightly", "-n", "3", "--json"]).with(0);
 
-    let next = next.complains("from the file alone");
+    let next = next.complains("from the file alone, since the database cannot say");
     let instants = next.json();
     assert_eq!(instants.as_array().map(Vec::len), Some(3));
     assert!(instants[0].as_str().is_some_and(|at| at.ends_with("T18:00:00Z")), "{instants}");
+
+    let over =
+        "- {name: over, schedule: '@daily', task_type: mine, end_at: '2020-01-01T00:00:00Z'}";
+    house.configure(NOBODY, &format!("tasks:\n{over}"));
+    let next = house.producer(&["schedules", "next", "over"]).with(0);
+    let next = next.complains("over has no next instant: it ends at 2020-01-01T00:00:00Z");
+    assert_eq!(next.out, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]

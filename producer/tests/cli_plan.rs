@@ -177,7 +177,7 @@ fn cronjobs_become_a_file_that_loads() {
     for part in [
         "sync: not carried over: metadata.namespace",
         "sync: not carried over: the image x.example/sync:1",
-        "sync: not carried over: containers[0].env",
+        "sync: paused, for it would not run the same: containers[0].env",
         "not carried over: a document of kind Service",
         "left out: CronJob odd: spec.schedule:",
         "2 schedules, 1 left out",
@@ -189,7 +189,7 @@ fn cronjobs_become_a_file_that_loads() {
     assert_eq!(
         desk.loads(&said.out),
         json!([
-            ["sync", "30 2 * * *", "Europe/Berlin", "command", false],
+            ["sync", "30 2 * * *", "Europe/Berlin", "command", true],
             ["sync_2", "@hourly", "UTC", "http_call", true],
         ])
     );

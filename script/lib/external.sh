@@ -4,8 +4,8 @@
 external_wanted() {
   [ -n "${DATABASE_URL:-}" ] && [ -n "${AMQP_URL:-}" ] || return 1
   # What `script/services env` once printed into this shell is not somebody else's: after `down`
-  # or `wipe`, or in another checkout, `up` must still start servers.
-  local own='^postgres://belfry:belfry@127\.0\.0\.1:([0-9]+)/belfry amqp://belfry:belfry@127\.0\.0\.1:([0-9]+)/%2f$'
+  # or `wipe`, or in another checkout, `up` must still start servers, whichever of their databases it names.
+  local own='^postgres://belfry:belfry@127\.0\.0\.1:([0-9]+)/[^/?]+ amqp://belfry:belfry@127\.0\.0\.1:([0-9]+)/%2f$'
   ! [[ "$DATABASE_URL $AMQP_URL" =~ $own ]] || [ $((BASH_REMATCH[1] + 1)) != "${BASH_REMATCH[2]}" ]
 }
 

@@ -345,3 +345,21 @@ fn a_missing_value_says_which_key_and_variable_to_set() {
     );
     assert!(config.amqp_url().expect_err("none").to_string().contains("AMQP_URL"));
 }
+
+/// Two names that look alike must be alike.
+#[test]
+fn a_name_or_a_key_with_signs_that_nobody_sees_is_refused() {
+    let text = "tasks:
+- {name: \"a\\u202eb\", schedule: '@daily', task_type: http_call}
+- {name: c, schedule: '@daily', task_type: http_call, execution_key_template: \"k\\u200b{{ schedule }}\"}
+- {name: d, schedule: '@daily', task_type: http_call, timezone: NO}
+";
+    check(
+        text,
+        &[
+            "belfry.yaml:2: tasks[0].name: a name has at most 128 bytes, printable",
+            "belfry.yaml:3: tasks[1].execution_key_template: template: an execution key must be printable; it has \\u{200b}",
+            "belfry.yaml:4: tasks[2].timezone: unknown time zone, found \"NO\"; expected an IANA name",
+        ],
+    );
+}

@@ -144,11 +144,17 @@ async fn missed_paused_and_known_keys_are_rows_without_a_new_task() {
     let same = TickInput { execution_key: first.execution_key.clone(), ..tick(6, Overlap::Allow) };
 
     let decided = house.tick(&term, &[missed, paused, first.clone()]).await;
-    let known = house.tick(&term, &[same]).await;
+    let known = house.tick(&term, std::slice::from_ref(&same)).await;
+    let other = TickInput { payload: json!({"v": 2}), planned_at: at(7), ..same };
+    let other = house.tick(&term, &[other]).await;
 
     assert_eq!(outcomes(&decided), [Some(Missed), Some(Paused), Some(Enqueued)]);
     assert_eq!(outcomes(&known), [Some(Deduplicated)]);
     assert_eq!(known[0].task_id, Some(first.task_id));
+    assert_eq!((outcomes(&other), other[0].conflict), (vec![Some(Deduplicated)], true));
+    let rows = house.store.ticks(Some("beat"), 2).await.expect("read");
+    let kept: Vec<_> = rows.iter().map(|row| (row.task_id, row.other_payload)).collect();
+    assert_eq!(kept, [(Some(first.task_id.0), true), (Some(first.task_id.0), false)]);
     assert_eq!(house.states().await.len(), 1);
 }
 

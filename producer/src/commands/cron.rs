@@ -12,6 +12,8 @@ use serde_json::json;
 use shared::domain::clock;
 use shared::domain::cron::{Cron, parse_zone};
 
+use super::request::read_instant;
+
 /// Most instants that `cron next` lists.
 const MAX_COUNT: u64 = 10_000;
 
@@ -104,10 +106,7 @@ fn answer(command: &CronCommand, now: DateTime<Utc>) -> Result<String, UsageErro
 }
 
 fn parse_instant(text: &str) -> Result<DateTime<Utc>, UsageError> {
-    DateTime::parse_from_rfc3339(text).map(|at| at.to_utc()).map_err(|_| {
-        let hint = "write RFC 3339 with an offset, e.g. 2026-03-29T00:00:00Z";
-        UsageError(format!("--from: {text:?} is no instant; {hint}"))
-    })
+    read_instant(text).map_err(|what| UsageError(format!("--from: {text:?}: {what}")))
 }
 
 fn utc(at: DateTime<Utc>) -> String {
@@ -199,8 +198,8 @@ mod tests {
         );
         check(
             &["next", "@daily", "--from", "yesterday"],
-            Err("--from: \"yesterday\" is no instant; \
-                 write RFC 3339 with an offset, e.g. 2026-03-29T00:00:00Z"),
+            Err("--from: \"yesterday\": expected 2026-12-01T09:00:00+08:00, \
+                 or 2026-12-01T09:00, which is read as UTC"),
         );
     }
 

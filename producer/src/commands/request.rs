@@ -9,7 +9,7 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use serde_json::Value;
 use shared::config::{Config, LONGEST_DURATION, parse_duration, suggestion};
 use shared::domain::clock;
-use shared::domain::execution_key::ExecutionKey;
+use shared::domain::execution_key::{ExecutionKey, is_unseen};
 use shared::domain::payloads;
 use shared::domain::retry::RetryPolicy;
 use shared::domain::task::{DEFAULT_TIMEOUT, Due, MAX_NAME_BYTES, NewTask, check_payload};
@@ -78,7 +78,7 @@ fn checked_name(name: String) -> Result<String, String> {
             "a name has 1 to {MAX_NAME_BYTES} bytes and no white space at its ends"
         ));
     }
-    if name.chars().any(char::is_control) {
+    if name.contains(is_unseen) {
         return Err("a name must be printable".to_owned());
     }
     Ok(name)
@@ -105,23 +105,31 @@ pub fn delay(text: &str) -> Result<Due, String> {
     parse_duration(text).map(Due::In)
 }
 
-/// An instant: RFC 3339, or a date and time without an offset, which is UTC.
+/// An instant of the future: [`read_instant`], no later than a delay may be long.
 pub fn instant(text: &str) -> Result<Due, String> {
-    let text = text.trim();
-    let naive = || {
-        ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"]
-            .into_iter()
-            .find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())
-    };
-    let at = DateTime::parse_from_rfc3339(text)
-        .map(|at| at.with_timezone(&Utc))
-        .ok()
-        .or_else(|| Some(naive()?.and_utc()))
-        .ok_or("expected 2026-12-01T09:00:00+08:00, or 2026-12-01T09:00, which is read as UTC")?;
+    let at = read_instant(text)?;
     if at - clock::now() > chrono::TimeDelta::from_std(LONGEST_DURATION).unwrap_or_default() {
         return Err("later than ten years".to_owned());
     }
     Ok(Due::At(at))
+}
+
+/// An instant: date and time, with or without seconds; without an offset it is UTC.
+pub fn read_instant(text: &str) -> Result<DateTime<Utc>, String> {
+    const MINUTES: usize = "2026-12-01T09:00".len();
+    let text = text.trim();
+    let whole = match (text.get(..MINUTES), text.get(MINUTES..)) {
+        (Some(minutes), Some(rest)) if !rest.starts_with(':') => format!("{minutes}:00{rest}"),
+        _ => text.to_owned(),
+    };
+    let naive = || {
+        let forms = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f"];
+        forms.into_iter().find_map(|form| NaiveDateTime::parse_from_str(&whole, form).ok())
+    };
+    let with_offset = DateTime::parse_from_rfc3339(&whole).map(|at| at.with_timezone(&Utc));
+    with_offset.ok().or_else(|| Some(naive()?.and_utc())).ok_or_else(|| {
+        "expected 2026-12-01T09:00:00+08:00, or 2026-12-01T09:00, which is read as UTC".to_owned()
+    })
 }
 
 /// A text on one line, without control characters.
@@ -146,6 +154,9 @@ mod tests {
     fn an_instant_without_an_offset_is_utc() {
         check("2026-12-01T09:00:00+08:00", Some("2026-12-01T01:00:00Z"));
         check("2026-12-01T09:00:00Z", Some("2026-12-01T09:00:00Z"));
+        check("2026-10-25T02:30+02:00", Some("2026-10-25T00:30:00Z"));
+        check("2026-12-01T09:00Z", Some("2026-12-01T09:00:00Z"));
+        check("2026-12-01T09:00:30.5Z", Some("2026-12-01T09:00:30Z"));
         check("2026-12-01T09:00", Some("2026-12-01T09:00:00Z"));
         check("2026-12-01 09:00:30", Some("2026-12-01T09:00:30Z"));
         for wrong in [
@@ -191,6 +202,7 @@ mod tests {
             (Request { key: Some(" a".into()), ..of("mine") }, "white space"),
             (Request { name: Some(String::new()), ..of("mine") }, "1 to 128 bytes"),
             (Request { name: Some("a\0".into()), ..of("mine") }, "printable"),
+            (Request { name: Some("a\u{202e}b".into()), ..of("mine") }, "printable"),
             (Request { timeout: Some(Duration::ZERO), ..of("mine") }, "at least 1 ms"),
             (Request { max_retry: Some(1001), ..of("mine") }, "at most 1000"),
             (Request { payload: "a\0".into(), ..of("mine") }, "NUL"),

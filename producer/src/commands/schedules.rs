@@ -16,7 +16,8 @@ mod trigger;
 use clap::{Args, Subcommand};
 
 pub use backfill::{DEFAULT_LIMIT, MOST};
-pub use line::{Line, lines};
+pub use line::{Line, NOBODY_LEADS, lines};
+pub use list::behind;
 
 use super::connect::{self, Context, bounded};
 use super::error::Answer;
@@ -25,7 +26,7 @@ use super::error::Answer;
 #[derive(Debug, Subcommand)]
 pub enum Schedules {
     /// Lists schedules with their next and last ticks
-    List,
+    List(list::List),
     /// Shows a schedule with its last ticks
     Show(Named),
     /// Lists the next instants of a schedule; needs no service
@@ -56,7 +57,7 @@ pub struct Named {
 /// Runs it.
 pub async fn run(command: Schedules, context: &Context) -> Answer {
     match command {
-        Schedules::List => bounded("schedules list", list::list(context)).await,
+        Schedules::List(args) => bounded("schedules list", list::list(&args, context)).await,
         Schedules::Show(Named { name }) => {
             bounded("schedules show", show::show(&name, context)).await
         }

@@ -119,7 +119,7 @@ fn told(known: &Part<Known>, queues: &Part<Vec<Found>>) -> Vec<String> {
 
 fn known_lines(known: &Known, lines: &mut Vec<String>) {
     let leader = known.leader.as_ref().map_or_else(
-        || "nobody: no tick is decided until a `producer run` is there".to_owned(),
+        || format!("nobody: {}", schedules::NOBODY_LEADS),
         |leader| format!("{} since {} (term {})", leader.label, time(leader.since), leader.epoch),
     );
     lines.push(format!("leader         {leader}"));
@@ -140,12 +140,13 @@ fn known_lines(known: &Known, lines: &mut Vec<String>) {
     lines.push(format!("alerts         {} unsent", known.open.unsent_alerts));
     for line in &known.schedules {
         lines.push(format!(
-            "schedule       {}  last {} {}  next {}{}",
+            "schedule       {}  last {} {}  next {}{}{}",
             line.name,
             time_or_dash(line.last),
             or_dash(line.last_outcome.as_ref()),
             time_or_dash(line.next),
-            line.paused_by.as_ref().map(|by| format!("  paused by {by}")).unwrap_or_default()
+            line.paused_by.as_ref().map(|by| format!("  paused by {by}")).unwrap_or_default(),
+            schedules::behind(line).map(|behind| format!("  {behind}")).unwrap_or_default()
         ));
     }
 }

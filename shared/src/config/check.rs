@@ -34,6 +34,10 @@ pub(super) fn zone(place: &Place<'_>) -> Option<Tz> {
 /// The zone whose name, or whose city alone, is nearest.
 fn nearest_zone(name: &str) -> Option<&'static str> {
     let word = name.replace(' ', "_");
+    // Two letters are near every other two.
+    if word.chars().count() < 3 {
+        return None;
+    }
     let names = || TZ_VARIANTS.into_iter().map(Tz::name);
     if word.contains('/') {
         return nearest(&word, names());

@@ -123,7 +123,11 @@ fn number(text: &str) -> Result<Number, String> {
     if let Ok(number) = text.parse::<u64>() {
         return Ok(number.into());
     }
-    let exact = text.parse::<f64>().ok().and_then(Number::from_f64);
+    let read = text.parse::<f64>().ok();
+    if read.is_some_and(f64::is_infinite) {
+        return Err(format!("{text} is larger than a JSON number can be; put it in quotes"));
+    }
+    let exact = read.and_then(Number::from_f64);
     exact
         .filter(|number| digits_of(&number.to_string()) == digits_of(text))
         .ok_or_else(|| format!("{text} has more digits than a JSON number keeps; put it in quotes"))
@@ -168,7 +172,7 @@ mod tests {
         check("1.50", "1.5");
         check(".5", "0.5");
         check("1e3", "1000.0");
-        check("1e400", "! 1e400 has more digits");
+        check("1e400", "! 1e400 is larger than a JSON number can be");
         check("0.1234567890123456789", "! 0.1234567890123456789 has more digits");
         check("0x1F", "31");
         check("00123", "! 00123 begins with 0");

@@ -16,6 +16,7 @@ use super::timing;
 use super::yaml::{self, Node, Stream};
 use super::{Pool, Price, Scheduler};
 use crate::domain::cron::Cron;
+use crate::domain::execution_key::is_unseen;
 use crate::domain::payloads;
 use crate::domain::quota::Limits;
 use crate::domain::schedule::{CatchUp, DEFAULT_CATCH_UP_WINDOW, Overlap, Schedule};
@@ -235,10 +236,10 @@ fn schedule(
     })
 }
 
-/// A printable name without white space at its ends.
+/// A printable name, of seen characters alone, without white space at its ends.
 fn name(place: &Place<'_>) -> Option<String> {
     let name = place.required_text()?;
-    if name.len() > MAX_NAME_BYTES || name.trim() != name || name.contains(char::is_control) {
+    if name.len() > MAX_NAME_BYTES || name.trim() != name || name.contains(is_unseen) {
         place.problem(format!(
             "a name has at most {MAX_NAME_BYTES} bytes, printable, with no space at its ends"
         ));

@@ -3,6 +3,7 @@
 //! It never hashes or rewrites what the user wrote: an operator must recognise it in the UI.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -25,12 +26,33 @@ pub enum KeyError {
     /// Too long for the index.
     #[error("an execution key has at most {MAX_KEY_BYTES} bytes, this one has {0}")]
     TooLong(usize),
-    /// A control character, such as NUL or a line break.
-    #[error("an execution key must be printable; it has {0:?} at byte {1}")]
+    /// One that is [unseen](is_unseen), such as NUL, a line break or a change of direction.
+    #[error("an execution key must be printable; it has {shown} at byte {1}", shown = .0.escape_unicode())]
     Unprintable(char, usize),
     /// White space at an end is a copy-paste accident that would make a second key.
     #[error("an execution key must not begin or end with white space")]
     Padded,
+}
+
+/// True for what is not seen where it stands and changes what is: control and format characters, ends of
+/// lines, and those that turn the direction of a text. Two names that look alike must be alike.
+pub fn is_unseen(c: char) -> bool {
+    const UNSEEN: [RangeInclusive<char>; 13] = [
+        '\u{ad}'..='\u{ad}',
+        '\u{600}'..='\u{605}',
+        '\u{61c}'..='\u{61c}',
+        '\u{6dd}'..='\u{6dd}',
+        '\u{70f}'..='\u{70f}',
+        '\u{180e}'..='\u{180e}',
+        '\u{200b}'..='\u{200f}',
+        '\u{2028}'..='\u{202e}',
+        '\u{2060}'..='\u{206f}',
+        '\u{feff}'..='\u{feff}',
+        '\u{fff9}'..='\u{fffb}',
+        '\u{1d173}'..='\u{1d17a}',
+        '\u{e0000}'..='\u{e007f}',
+    ];
+    c.is_control() || UNSEEN.iter().any(|range| range.contains(&c))
 }
 
 impl ExecutionKey {
@@ -43,7 +65,7 @@ impl ExecutionKey {
         if text.len() > MAX_KEY_BYTES {
             return Err(KeyError::TooLong(text.len()));
         }
-        if let Some((at, c)) = text.char_indices().find(|(_, c)| c.is_control()) {
+        if let Some((at, c)) = text.char_indices().find(|(_, c)| is_unseen(*c)) {
             return Err(KeyError::Unprintable(c, at));
         }
         if text.trim() != text {
@@ -126,7 +148,9 @@ mod tests {
         check("", Some("empty"));
         check("  ", Some("empty"));
         check(" a", Some("white space"));
-        check("a\0b", Some("printable"));
+        check("a\0b", Some("printable; it has \\u{0} at byte 1"));
+        check("a\u{202e}b", Some("printable; it has \\u{202e} at byte 1"));
+        check("a\u{200b}b", Some("\\u{200b}"));
         check(&"x".repeat(255), None);
         check(&"x".repeat(256), Some("256"));
     }

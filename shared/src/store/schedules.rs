@@ -70,12 +70,20 @@ pub struct ScheduleRow {
     pub paused_by: Option<String>,
     /// The whole entry.
     pub spec: Value,
+    /// The database's present when it answered.
+    pub now: DateTime<Utc>,
+    /// No longer in force since.
+    pub removed_at: Option<DateTime<Utc>>,
+    /// The one that goes on for it, where it was renamed.
+    pub renamed_to: Option<String>,
     /// Last tick.
     pub last_at: Option<DateTime<Utc>>,
     /// Its outcome.
     pub last_outcome: Option<String>,
     /// Its task.
     pub last_task: Option<Uuid>,
+    /// True when that has another payload than the tick wanted.
+    pub last_other_payload: bool,
 }
 
 impl Store {
@@ -137,7 +145,20 @@ impl Store {
 
     /// Schedules that are in force; one, if named.
     pub async fn schedules(&self, name: Option<&str>) -> Result<Vec<ScheduleRow>, Error> {
-        let rows = self.query(include_str!("sql/schedules.sql"), &[&name]).await?;
+        self.schedule_rows(name, false).await
+    }
+
+    /// The same, and those that were in force once.
+    pub async fn schedules_ever(&self, name: Option<&str>) -> Result<Vec<ScheduleRow>, Error> {
+        self.schedule_rows(name, true).await
+    }
+
+    async fn schedule_rows(
+        &self,
+        name: Option<&str>,
+        removed: bool,
+    ) -> Result<Vec<ScheduleRow>, Error> {
+        let rows = self.query(include_str!("sql/schedules.sql"), &[&name, &removed]).await?;
         Ok(rows
             .iter()
             .map(|row| ScheduleRow {
@@ -150,9 +171,13 @@ impl Store {
                 paused_at: row.get("paused_at"),
                 paused_by: row.get("paused_by"),
                 spec: row.get("spec"),
+                now: row.get("now"),
+                removed_at: row.get("removed_at"),
+                renamed_to: row.get("renamed_to"),
                 last_at: row.get("last_at"),
                 last_outcome: row.get("last_outcome"),
                 last_task: row.get("last_task"),
+                last_other_payload: row.get("last_other_payload"),
             })
             .collect())
     }

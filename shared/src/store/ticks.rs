@@ -99,6 +99,8 @@ pub struct TickRow {
     pub count: i64,
     /// When its task was ended, not having started by its deadline.
     pub not_started_at: Option<DateTime<Utc>>,
+    /// True when its key belongs to a task with another payload: what it wanted has not run.
+    pub other_payload: bool,
 }
 
 impl Store {
@@ -135,6 +137,7 @@ impl Store {
                 first_at: row.get("first_at"),
                 count: row.get("count"),
                 not_started_at: row.get("not_started_at"),
+                other_payload: row.get("other_payload"),
             })
             .collect())
     }

@@ -4,7 +4,6 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use shared::config::Config;
-use shared::domain::clock;
 use shared::domain::execution_key::ExecutionKey;
 use shared::domain::schedule::Schedule;
 use shared::domain::task::{Due, NewTask, TaskId};
@@ -53,7 +52,7 @@ pub(super) async fn in_force(
             entry.name
         ))
     })?;
-    if line(Some(entry), Some(&row), clock::now()).is_some_and(|line| line.differs) {
+    if line(Some(entry), Some(&row)).is_some_and(|line| line.differs) {
         output::talk(&format!(
             "note: {} says of {} what is not in force; this runs as the file says",
             config.name, entry.name

@@ -97,6 +97,18 @@ impl Entry {
         self.said.push(format!("note: {}", what.as_ref()));
     }
 
+    /// It would not run the same: somebody has to look at it first.
+    fn doubt(&mut self, what: impl AsRef<str>) {
+        self.said.push(format!("paused, for it would not run the same: {}", what.as_ref()));
+        self.pause();
+    }
+
+    fn pause(&mut self) {
+        if !self.keys.iter().any(|(key, _)| *key == "paused") {
+            self.set("paused", true);
+        }
+    }
+
     fn value(&self) -> Value {
         let name = std::iter::once(("name".to_owned(), Value::from(self.name.as_str())));
         let keys = self.keys.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));

@@ -2,15 +2,18 @@
 
 use std::collections::HashMap;
 
+use clap::Args;
 use serde::Serialize;
-use shared::domain::clock;
 use shared::store::RecentTicks;
 
-use super::cadence::{Cadence, Gaps, MEASURED};
+use super::cadence::{Cadence, Gaps};
 use super::line::{self, Line};
 use crate::commands::connect::Context;
 use crate::commands::error::Answer;
-use crate::commands::output::{self, or_dash, time_or_dash};
+use crate::commands::output::{self, counted, or_dash, time, time_or_dash};
+
+/// What is wrong with a tick that was `deduplicated` by work of another kind.
+pub(super) const OTHER_PAYLOAD: &str = "its key holds another payload";
 
 /// A schedule as listed, with how often it runs. JSON: the keys of [`Line`] and `cadence`.
 #[derive(Debug, Serialize)]
@@ -20,20 +23,31 @@ struct Listed {
     cadence: Cadence,
 }
 
-pub(super) async fn list(context: &Context) -> Answer {
+/// Which ones.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Removed ones too
+    #[arg(long)]
+    all: bool,
+}
+
+pub(super) async fn list(args: &List, context: &Context) -> Answer {
     let (config, store) = context.store().await?;
-    let rows = store.schedules(None).await?;
+    let rows =
+        if args.all { store.schedules_ever(None).await? } else { store.schedules(None).await? };
     let recent = store.recent_ticks(None).await?.into_iter();
     let mut recent: HashMap<String, RecentTicks> =
         recent.map(|ticks| (ticks.schedule.clone(), ticks)).collect();
-    let now = clock::now();
     let listed = |(entry, row)| {
-        let line: Line = line::line(entry, row, now)?;
+        let line: Line = line::line(entry, row)?;
         let schedule = line::in_force(entry, row)?;
-        let instants = line::upcoming(&schedule, line::from(row, now), MEASURED);
-        let cadence = Cadence { planned: Gaps::of(&instants), recent: recent.remove(&line.name) };
+        let (_, planned) = line::ahead(&schedule, row, 0);
+        let cadence = Cadence { planned: Gaps::of(&planned), recent: recent.remove(&line.name) };
         Some(Listed { line, cadence })
     };
+    if !rows.is_empty() {
+        line::leader(&store).await?;
+    }
     let all: Vec<Listed> = line::known(&config, &rows).into_iter().filter_map(listed).collect();
     if context.json {
         return output::json(&all);
@@ -62,17 +76,31 @@ fn cells(Listed { line, cadence }: &Listed) -> Vec<String> {
 
 /// The last tick's outcome, and what went wrong with the last task.
 pub(super) fn outcome(line: &Line, cadence: &Cadence) -> String {
-    let told = [line.last_outcome.clone(), cadence.trouble()];
+    let other = line.last_other_payload.then(|| OTHER_PAYLOAD.to_owned());
+    let told = [line.last_outcome.clone(), other, cadence.trouble()];
     let told: Vec<String> = told.into_iter().flatten().collect();
     or_dash((!told.is_empty()).then(|| told.join(", ")))
 }
 
+/// What no producer has decided, in words; `None` where a leader keeps up.
+pub fn behind(line: &Line) -> Option<String> {
+    let since = time(line.undecided_since?);
+    let count = usize::try_from(line.undecided).unwrap_or(usize::MAX);
+    Some(format!("behind: {} undecided since {since}", counted(count, "instant")))
+}
+
 /// Whether it ticks, in words.
 pub(super) fn standing(line: &Line) -> String {
-    let state = match (&line.paused_by, line.ended) {
-        (_, true) => "ended".to_owned(),
-        (Some(by), false) => format!("paused by {by}"),
-        (None, false) => "active".to_owned(),
+    if let Some(at) = line.removed_at {
+        let what = line.renamed_to.as_ref().map(|to| format!("renamed to {to}"));
+        return format!("{} since {}", what.unwrap_or_else(|| "removed".to_owned()), time(at));
+    }
+    let paused = line.paused_by.as_ref().map(|by| format!("paused by {by}"));
+    let state = match (paused, behind(line)) {
+        _ if line.ended => "ended".to_owned(),
+        (Some(paused), Some(behind)) => format!("{paused}, {behind}"),
+        (Some(state), None) | (None, Some(state)) => state,
+        (None, None) => "active".to_owned(),
     };
     match (line.in_file, line.applied) {
         (true, true) if line.differs => format!("{state}, and this file says otherwise"),

@@ -2,7 +2,6 @@
 
 use clap::Args;
 use shared::config::Config;
-use shared::domain::clock;
 use shared::store::ScheduleRow;
 
 use super::line::{self, from, in_force, unknown, upcoming};
@@ -25,22 +24,32 @@ pub(super) async fn next(args: &Next, context: &Context) -> Answer {
     let row = match applied(&args.name, &config).await {
         Ok(row) => row,
         Err(error) => {
-            output::talk(&format!("note: from the file alone, the database is not there: {error}"));
+            output::talk(&format!(
+                "note: from the file alone, since the database cannot say what is in force: {error}"
+            ));
             None
         }
     };
     let entry = config.schedules.iter().find(|entry| entry.name == args.name);
     let schedule = in_force(entry, row.as_ref()).ok_or_else(|| unknown(&args.name, &config))?;
-    let line = line::line(entry, row.as_ref(), clock::now());
+    let line = line::line(entry, row.as_ref());
     if line.as_ref().is_some_and(|line| line.differs) {
         output::talk(&format!("note: {} says otherwise and is not applied yet", config.name));
     }
     if let Some(by) = line.and_then(|line| line.paused_by) {
         output::talk(&format!("note: it is paused by {by} and makes no tasks until it is resumed"));
     }
-    let from = from(row.as_ref(), clock::now());
+    let from = from(row.as_ref());
     let instants: Vec<String> =
         upcoming(&schedule, from, args.count.into()).into_iter().map(time).collect();
+    if instants.is_empty() {
+        let why = match schedule.end_at {
+            Some(end) => format!("it ends at {}", time(end)),
+            None => "no time fits its line".to_owned(),
+        };
+        output::talk(&format!("note: {} has no next instant: {why}", args.name));
+        return if context.json { output::json(&instants) } else { Ok(()) };
+    }
     if context.json { output::json(&instants) } else { output::text(&instants.join("\n")) }
 }
 

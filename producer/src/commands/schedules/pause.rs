@@ -1,6 +1,8 @@
-//! `producer schedules pause` and `resume`.
+//! `producer schedules pause` and `resume`: each may be repeated, and says what it found.
 
-use super::line::{self, unknown};
+use shared::domain::schedule::Schedule;
+
+use super::line::{self, in_force, unknown};
 use crate::commands::connect::Context;
 use crate::commands::error::{Answer, CommandError};
 use crate::commands::output;
@@ -8,22 +10,49 @@ use crate::commands::output;
 pub(super) async fn pause(name: &str, by: Option<&str>, context: &Context) -> Answer {
     let (config, store) = context.store().await?;
     let entry = config.schedules.iter().find(|entry| entry.name == name);
-    if !store.pause_schedule(name, by).await? {
+    let was = store.schedules(Some(name)).await?.pop().and_then(|row| row.paused_by);
+    let done = store.pause_schedule(name, by).await?;
+    let row = store.schedules(Some(name)).await?.pop().filter(|_| done);
+    let Some(row) = row else {
         return Err(match entry {
-            Some(_) => CommandError::Conflict(format!(
-                "{name} is in {} but no producer has applied it yet; start `producer run`, or write \
-                 `paused: true` into the file",
-                config.name
-            )),
+            Some(_) => CommandError::Conflict(unapplied(name, by, &config.name)),
             None => unknown(name, &config),
         });
-    }
-    if by.is_none() && entry.is_some_and(|entry| entry.paused) {
-        output::talk(&format!("note: {} still says `paused: true` for it", config.name));
+    };
+    let says_paused = |schedule: Schedule| schedule.paused;
+    let is_of_file = in_force(None, Some(&row)).is_some_and(says_paused);
+    if by.is_none() && !is_of_file && entry.is_some_and(|entry| entry.paused) {
+        output::talk(&format!(
+            "note: {} says `paused: true` for it, and pauses it once it is applied",
+            config.name
+        ));
     }
     if context.json {
-        let lines = line::lines(&config, &store).await?;
-        return output::json(&lines.iter().find(|line| line.name == name));
+        output::json(&line::line(entry, Some(&row)))?;
     }
-    output::text(&format!("{name} is {}", if by.is_some() { "paused" } else { "resumed" }))
+    let told = match (by, was) {
+        (None, was) if is_of_file => {
+            let lifted = was.map(|who| format!("; the pause by {who} is lifted"));
+            return Err(CommandError::Conflict(format!(
+                "{name} stays paused: the entry in force says `paused: true`; take that out of {} and run \
+                 `producer schedules apply`{}",
+                config.name,
+                lifted.unwrap_or_default()
+            )));
+        }
+        (None, None) => format!("{name} was not paused"),
+        (None, Some(_)) => format!("{name} is resumed"),
+        (Some(_), None) => format!("{name} is paused"),
+        (Some(_), Some(who)) => format!("{name} was paused already, by {who}"),
+    };
+    if context.json { Ok(()) } else { output::text(&told) }
+}
+
+/// Of an entry that only the file knows.
+fn unapplied(name: &str, by: Option<&str>, file: &str) -> String {
+    let advice = match by {
+        Some(_) => "start `producer run`, or write `paused: true` into the file",
+        None => "there is no pause to lift",
+    };
+    format!("{name} is in {file} but no producer has applied it yet; {advice}")
 }

@@ -1,13 +1,12 @@
 //! `producer schedules show`: one schedule with its last ticks, its runs by hand and its next instants.
 
 use serde_json::{Value, json};
-use shared::domain::clock;
 use shared::domain::schedule::{Schedule, changes};
 use shared::store::{ByHandRow, TickRow};
 
-use super::cadence::{Cadence, Gaps, MEASURED};
-use super::line::{self, from, in_force, unknown};
-use super::list::{outcome, standing};
+use super::cadence::{Cadence, Gaps};
+use super::line::{self, in_force, unknown};
+use super::list::{OTHER_PAYLOAD, outcome, standing};
 use crate::commands::connect::Context;
 use crate::commands::error::Answer;
 use crate::commands::output::{self, fields, time};
@@ -17,27 +16,28 @@ const SHOWN: usize = 5;
 
 pub(super) async fn show(name: &str, context: &Context) -> Answer {
     let (config, store) = context.store().await?;
-    let row = store.schedules(Some(name)).await?.pop();
+    let row = store.schedules_ever(Some(name)).await?.pop();
     let entry = config.schedules.iter().find(|entry| entry.name == name);
-    let schedule = in_force(entry, row.as_ref()).ok_or_else(|| unknown(name, &config))?;
-    let now = clock::now();
-    let line = line::line(entry, row.as_ref(), now).ok_or_else(|| unknown(name, &config))?;
+    let row = line::present(entry, row.as_ref());
+    let schedule = in_force(entry, row).ok_or_else(|| unknown(name, &config))?;
+    let leader = line::leader(&store).await?;
+    let line = line::line(entry, row).ok_or_else(|| unknown(name, &config))?;
     let ticks = store.ticks(Some(name), SHOWN as i64).await?;
     let by_hand = store.runs_by_hand(name, SHOWN as i64).await?;
-    let mut upcoming = line::upcoming(&schedule, from(row.as_ref(), now), MEASURED);
+    let (upcoming, planned) = line::ahead(&schedule, row, SHOWN);
     let recent = store.recent_ticks(Some(name)).await?.pop();
-    let cadence = Cadence { planned: Gaps::of(&upcoming), recent };
-    upcoming.truncate(SHOWN);
+    let cadence = Cadence { planned: Gaps::of(&planned), recent };
     let meaning = schedule.cron.explain(schedule.timezone);
     if context.json {
         let mut document = json!(line);
         document["explanation"] = meaning.into();
         document["cadence"] = json!(cadence);
         document["entry"] = fields_of(&schedule);
-        document["spec"] = row.map_or(Value::Null, |row| row.spec);
+        document["spec"] = row.map_or(Value::Null, |row| row.spec.clone());
         document["upcoming"] = json!(upcoming);
         document["ticks"] = json!(ticks);
         document["by_hand"] = json!(by_hand);
+        document["leader"] = json!(leader);
         return output::json(&document);
     }
     output::text(&fields(&[
@@ -86,7 +86,8 @@ fn ticked(tick: &TickRow) -> String {
     let task = tick.task_id.map(|task| format!("  task {task}")).unwrap_or_default();
     let span = if tick.count > 1 { format!(" ({} instants)", tick.count) } else { String::new() };
     let late = tick.not_started_at.map_or("", |_| ", not started by its deadline");
-    format!("{}  {}{late}{span}{task}", time(tick.planned_at), tick.outcome)
+    let other = if tick.other_payload { format!(", {OTHER_PAYLOAD}") } else { String::new() };
+    format!("{}  {}{late}{other}{span}{task}", time(tick.planned_at), tick.outcome)
 }
 
 fn asked(run: &ByHandRow) -> String {

@@ -30,7 +30,7 @@ pub fn parse_zone(name: &str) -> Result<Tz, UnknownZone> {
             TZ_VARIANTS
                 .into_iter()
                 .min_by_key(distance)
-                .filter(|tz| distance(tz) <= NEAR.min(wanted.len() / 3))
+                .filter(|tz| distance(tz) <= NEAR.min(wanted.chars().count() / 3))
         });
         let hint = match near {
             Some(tz) => format!("did you mean {tz}?"),
@@ -59,6 +59,8 @@ mod tests {
         check("shanghai", "did you mean Asia/Shanghai?");
         check("Europe/Berln", "did you mean Europe/Berlin?");
         check("", "use an IANA name");
+        check("东京", "use an IANA name");
+        check("NO", "use an IANA name");
         check("local time of the host", "use an IANA name");
         check(&"A".repeat(100_000), "use an IANA name");
         check("Asia/Shanghai\0", "unknown time zone");

@@ -71,6 +71,15 @@ impl Schedule {
         Plan { ticks: judged.chain(normal).collect(), older, new_mark }
     }
 
+    /// What should have been decided by now and is not: instants after `mark` that are older than
+    /// [`LATE_AFTER`]. `None` while a leader keeps up.
+    pub fn overdue(&self, mark: DateTime<Utc>, now: DateTime<Utc>) -> Option<MissedSpan> {
+        let Plan { ticks, older, .. } = self.plan(mark, now - LATE_AFTER);
+        let (first, last) = (ticks.first()?.at, ticks.last()?.at);
+        let (first, before) = older.map_or((first, 0), |older| (older.first, older.count));
+        Some(MissedSpan { first, last, count: before + ticks.len() as u64 })
+    }
+
     pub(super) fn instants(
         &self,
         after: DateTime<Utc>,

@@ -152,6 +152,9 @@ fn word(choice: impl Serialize) -> Value {
 
 /// A duration as the file may spell it: `300s`, `1.5s`, `250ms`.
 fn written(duration: Duration) -> Value {
+    if duration.is_zero() {
+        return "0s".into();
+    }
     format!("{duration:?}").into()
 }
 
@@ -235,5 +238,12 @@ mod tests {
         let error = Schedule::from_spec("nightly", &spec).expect_err("no such overlap");
 
         assert!(error.contains("schedule nightly") && error.contains("later"), "{error}");
+    }
+
+    #[test]
+    fn no_time_at_all_is_no_seconds() {
+        let fields = schedule().fields();
+        let jitter = fields.iter().find(|(key, _)| *key == "jitter").expect("there");
+        assert_eq!(jitter.1, "0s");
     }
 }

@@ -202,3 +202,17 @@ fn a_delay_is_below_the_jitter_and_the_same_for_ever() {
     let early = delays.iter().filter(|delay| **delay < Duration::from_secs(30)).count();
     assert!((400..600).contains(&early), "{early} of 1000 in the first half");
 }
+
+#[test]
+fn what_is_late_and_undecided_is_counted_from_the_oldest() {
+    let overdue = |cron: &str, mark: &str| {
+        let late = schedule(cron, CatchUp::Latest).overdue(at(mark), at(NOW))?;
+        Some((late.first.format("%T").to_string(), late.count))
+    };
+    assert_eq!(overdue("* * * * *", "2026-11-30T11:35:00Z"), Some(("11:36:00".to_owned(), 25)));
+    assert_eq!(overdue("* * * * *", "2026-11-29T12:00:30Z"), Some(("12:01:00".to_owned(), 1440)));
+    assert_eq!(overdue("* * * * *", "2026-11-30T12:00:00Z"), None);
+    // As long as a busy database takes, it is no trouble.
+    assert_eq!(overdue("25 0 12 * * *", "2026-11-30T11:00:00Z"), Some(("12:00:25".to_owned(), 1)));
+    assert_eq!(overdue("26 0 12 * * *", "2026-11-30T11:00:00Z"), None);
+}

@@ -76,14 +76,15 @@ held AS MATERIALIZED (
     WHERE (y.task_id IN (SELECT f.id FROM fresh f)) IS NOT TRUE
 ),
 decided AS (
-    INSERT INTO ticks AS k (schedule, planned_at, outcome, task_id, decided_at, epoch, first_at, count)
+    INSERT INTO ticks AS k (schedule, planned_at, outcome, task_id, decided_at, epoch, first_at, count, other_payload)
     SELECT f.schedule, f.planned_at,
            CASE WHEN h.task_id IS NULL THEN f.decision ELSE 'deduplicated' END,
            CASE f.decision WHEN 'enqueued' THEN coalesce(h.task_id, f.id) WHEN 'deduplicated' THEN f.known END,
-           c.now, f.epoch, f.first_at, f.count
+           c.now, f.epoch, f.first_at, f.count,
+           coalesce(h.payload_hash <> f.payload_hash, f.decision = 'deduplicated' AND f.known_hash <> f.payload_hash)
     FROM fresh f LEFT JOIN held h ON h.name = f.schedule AND h.execution_key = f.execution_key, clock c
     ON CONFLICT (schedule, planned_at) DO NOTHING
-    RETURNING k.schedule, k.planned_at, k.outcome, k.task_id
+    RETURNING k.schedule, k.planned_at, k.outcome, k.task_id, k.other_payload
 ),
 said AS (
     INSERT INTO task_inputs (task_id, name, execution_key, task_type, payload, timeout_ms, max_retry,
@@ -113,11 +114,7 @@ marked AS (
     FROM (SELECT schedule, max(planned_at) AS newest FROM input GROUP BY schedule) m
     WHERE s.name = m.schedule
 )
-SELECT d.schedule, d.planned_at, d.outcome, d.task_id, true AS fresh,
-       d.outcome = 'deduplicated' AND EXISTS (
-           SELECT FROM fresh f LEFT JOIN held h ON h.name = f.schedule AND h.execution_key = f.execution_key
-           WHERE f.schedule = d.schedule AND f.planned_at = d.planned_at
-             AND coalesce(h.payload_hash, f.known_hash) <> f.payload_hash) AS conflict
+SELECT d.schedule, d.planned_at, d.outcome, d.task_id, true AS fresh, d.other_payload AS conflict
 FROM decided d
 UNION ALL
 SELECT i.schedule, i.planned_at, k.outcome, k.task_id, false, false

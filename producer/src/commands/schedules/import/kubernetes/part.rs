@@ -23,12 +23,6 @@ impl<'a> Part<'a> {
         (!value.is_null()).then_some(value)
     }
 
-    pub(super) fn take_if(&self, key: &str, fits: impl Fn(&Value) -> bool) {
-        if self.map.and_then(|map| map.get(key)).is_some_and(fits) {
-            self.take(key);
-        }
-    }
-
     pub(super) fn part(&self, key: &str) -> Part<'a> {
         Part::of(self.take(key).unwrap_or(&Value::Null), &self.path_of(key))
     }
