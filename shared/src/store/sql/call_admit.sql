@@ -26,15 +26,15 @@ priced AS (
            l.closed_until IS NOT NULL AND l.closed_endpoint = $7 AS closed
     FROM locked l, clock c
 ),
--- No honest sum of calls owes more than a minute or a burst: more is a step of the clock.
+-- Counters as numeric: a full one says no, it does not fail. No honest sum of calls owes more than a minute or a burst: more is a step of the clock.
 owed AS (
     SELECT p.*,
            greatest(p.now, least(p.request_tat, p.now + make_interval(secs => greatest(60, p.request_room)))) AS requests_over,
            greatest(p.now, least(p.token_tat, p.now + make_interval(secs => greatest(60, p.token_room)))) AS tokens_over,
-           CASE WHEN p.day = p.today THEN p.used_tokens ELSE 0 END AS tokens_used,
-           CASE WHEN p.day = p.today THEN p.held_tokens ELSE 0 END AS tokens_held,
-           CASE WHEN p.day = p.today THEN p.used_cost_micro ELSE 0 END AS cost_used,
-           CASE WHEN p.day = p.today THEN p.held_cost_micro ELSE 0 END AS cost_held,
+           CASE WHEN p.day = p.today THEN p.used_tokens::numeric ELSE 0 END AS tokens_used,
+           CASE WHEN p.day = p.today THEN p.held_tokens::numeric ELSE 0 END AS tokens_held,
+           CASE WHEN p.day = p.today THEN p.used_cost_micro::numeric ELSE 0 END AS cost_used,
+           CASE WHEN p.day = p.today THEN p.held_cost_micro::numeric ELSE 0 END AS cost_held,
            -- One of the calls under way ends about then.
            p.now + make_interval(secs => CASE WHEN p.latency_ms = 0 THEN 1 ELSE greatest(0.1, p.latency_ms / 1000) END) AS soon,
            ((p.today + 1)::timestamp AT TIME ZONE p.timezone) AS tomorrow
@@ -98,9 +98,9 @@ counted AS (
         in_flight = q.in_flight + v.granted::int,
         day = o.today,
         used_tokens = o.tokens_used,
-        held_tokens = o.tokens_held + CASE WHEN v.granted THEN $10::bigint ELSE 0 END,
+        held_tokens = least(9223372036854775807, o.tokens_held + CASE WHEN v.granted THEN $10::bigint ELSE 0 END),
         used_cost_micro = o.cost_used,
-        held_cost_micro = o.cost_held + CASE WHEN v.granted THEN coalesce($11::bigint, 0) ELSE 0 END,
+        held_cost_micro = least(9223372036854775807, o.cost_held + CASE WHEN v.granted THEN coalesce($11::bigint, 0) ELSE 0 END),
         probe = CASE WHEN v.granted AND o.closed THEN $1 ELSE q.probe END,
         untried_until = CASE WHEN v.granted AND o.untried_until = 'infinity'
             THEN o.now + make_interval(secs => $13::bigint / 1000.0) ELSE q.untried_until END,
@@ -121,11 +121,15 @@ sent AS (
 told AS (
     INSERT INTO alerts (kind, text, created_at, next_try_at)
     SELECT 'quota',
-           format('The daily budget of %s %s is spent (%s): tasks %s', o.scope, o.name, replace(t.reason, 'daily_', ''),
-                  CASE WHEN o.over_budget = 'dead' THEN 'that need more are given up'
-                       WHEN o.over_budget = 'park' THEN format('that need more wait until %s (%s)',
+           format('The daily budget of %s %s has no room for a call: %s. Tasks %s', o.scope, o.name,
+                  CASE t.reason WHEN 'daily_tokens'
+                       THEN format('%s of %s tokens are used today, and it may need up to %s', o.tokens_used, o.daily_tokens, $10::bigint)
+                       ELSE format('%s of %s USD are spent today, and it may cost up to %s', trim_scale(o.cost_used / 1e6),
+                                   trim_scale(o.daily_cost_micro / 1e6), trim_scale($11::bigint / 1e6)) END,
+                  CASE WHEN o.over_budget = 'dead' THEN 'that need more than is left are given up'
+                       WHEN o.over_budget = 'park' THEN format('that need more than is left wait until %s (%s)',
                            to_char(o.tomorrow AT TIME ZONE o.timezone, 'YYYY-MM-DD HH24:MI'), o.timezone)
-                       ELSE format('ask %s instead', split_part(o.over_budget, ': ', 2)) END),
+                       ELSE format('that need more than is left ask %s instead', split_part(o.over_budget, ': ', 2)) END),
            o.now, o.now
     FROM turn t JOIN owed o ON o.scope = t.scope AND o.name = t.name WHERE t.untold
 ),
@@ -140,6 +144,8 @@ waited AS (
 )
 SELECT c.known, v.granted OR v.repeated AS granted, t.scope, t.name, t.reason,
        ceil(extract(epoch FROM t.at - c.now) * 1000)::bigint AS wait_ms, o.over_budget, o.closed_reason,
-       o.tomorrow
+       o.tomorrow, o.tokens_per_minute, o.daily_tokens, o.tokens_used::bigint AS used_tokens,
+       o.tokens_held::bigint AS held_tokens, o.daily_cost_micro, o.cost_used::bigint AS used_cost_micro,
+       o.cost_held::bigint AS held_cost_micro
 FROM mine m CROSS JOIN clock c CROSS JOIN verdict v
 LEFT JOIN turn t ON true LEFT JOIN owed o ON o.scope = t.scope AND o.name = t.name
