@@ -95,7 +95,7 @@ pub(super) fn error_of(seen: &Seen<'_>, body: &ErrorBody) -> LlmError {
         400 | 403 if !body.filtered.is_empty() || body.mentions(&FILTERED) => {
             LlmError::Filtered { message: filter_message(body) }
         }
-        400 if limit_name(body) => LlmError::LimitName { message },
+        400 if limit_name(body) => LlmError::LimitName { target, message },
         413 => LlmError::TooLarge { message },
         400 | 429 if body.mentions(&TOO_LARGE) => LlmError::TooLarge { message },
         429 => LlmError::RateLimited { target, message, after },
