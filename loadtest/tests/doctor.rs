@@ -127,6 +127,14 @@ async fn each_wrong_setting_is_named_with_what_to_do() {
     let expired = json!({"type": "error", "error": {"type": "authentication_error", "message": "OAuth token has expired"}});
     stub.script("old", vec![Fault::status(401).body(expired)]);
     check(&at(&stub, &["old"], &[]).await, 1, "token", &["has expired", "log in again"]);
+    for (status, body) in [
+        (401, json!({"detail": "JWT expired"})),
+        (401, json!({"error": {"message": "Token is expired", "code": "invalid_token"}})),
+        (403, json!({"__type": "ExpiredTokenException", "message": "no"})),
+    ] {
+        stub.script("over", vec![Fault::status(status).body(body)]);
+        check(&at(&stub, &["over"], &[]).await, 1, "token", &["has expired", "log in again"]);
+    }
 
     check(
         &at(&stub, &["stub-nochoices"], &[]).await,

@@ -14,7 +14,7 @@ use serde_json::json;
 use shared::config;
 use shared::domain::retry::RetryPolicy;
 use shared::domain::task::{NewTask, TaskId};
-use shared::testing::{needed, within};
+use shared::testing::{Unique, needed, within};
 use tokio_postgres::Client;
 
 /// Time for a process to be ready, or to stop, or for a story to end.
@@ -56,7 +56,11 @@ impl House {
     }
 
     async fn start(&mut self, role: Role) {
-        let mut member = Member::start(&self.ground, role).expect("started");
+        self.start_with(role, &[]).await;
+    }
+
+    async fn start_with(&mut self, role: Role, more: &[(&str, &str)]) {
+        let mut member = Member::start_with(&self.ground, role, more).expect("started");
         member.ready(PATIENCE).await.expect("ready");
         self.fleet.push(member);
     }
@@ -176,5 +180,38 @@ async fn case_21_a_worker_that_dies_while_the_model_thinks_costs_one_visible_cal
     let rows = house.client.query(sql, &[&task.0]).await.expect("rows");
     let journal: Vec<(String, i32)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!(journal, [("unknown".to_owned(), 1), ("done".to_owned(), 2)]);
+    house.close().await;
+}
+
+/// A worker's own events name their task, and so does the scope around them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_log_line_of_a_worker_is_one_object_with_each_key_once() {
+    let mut house = House::open("lines").await;
+    let worker = house.fleet.pop().expect("the worker");
+    worker.stop(PATIENCE).await.expect("stopped");
+    let json = [("LOG_FORMAT", "json"), ("RUST_LOG", "debug")];
+    house.start_with(Role::Worker, &json).await;
+    house.stub.script("busy", vec![limited(&[("retry-after", "1")])]);
+    let tasks = [
+        house.publish("m", 0).await,
+        house.publish("busy", 0).await,
+        house.publish("stub-500x9", 1).await,
+        house.publish("stub-400", 0).await,
+    ];
+    for task in tasks {
+        house.ended(task).await;
+    }
+
+    let worker = house.fleet.pop().expect("the worker");
+    let log = house.ground.directory().join(worker.log_name());
+    worker.stop(PATIENCE).await.expect("stopped");
+    let log = std::fs::read_to_string(log).expect("a log");
+
+    let read = |line: &str| {
+        let line = serde_json::from_str::<Unique>(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        line.0.contains_key("task.id")
+    };
+    let of_tasks = log.lines().map(read).filter(|named| *named).count();
+    assert!(of_tasks >= 4, "{of_tasks} lines of tasks:\n{log}");
     house.close().await;
 }

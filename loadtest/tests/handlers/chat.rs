@@ -195,7 +195,8 @@ async fn case_17_a_model_that_wants_neither_name_is_not_asked_for_ever() {
         "param": "max_tokens", "code": "unsupported_parameter"}});
     house.stub.script("m", vec![Fault { times: Some(9), ..Fault::status(400).body(refusal) }]);
     let seen = fate(house.first("model_invoke", prompt("m")).await);
-    check(&seen, "dead", "max_completion_tokens");
+    check(&seen, "dead", "it takes neither max_tokens nor max_completion_tokens");
+    check(&seen, "dead", "127.0.0.1:");
     assert_eq!(house.stub.calls().len(), 2);
 }
 
@@ -221,6 +222,21 @@ async fn a_wrong_key_says_so_and_shows_nothing_of_it() {
     house.stub.script("m", vec![Fault::status(401).body(echo)]);
     let seen = fate(house.first("model_invoke", prompt("m")).await);
     check(&seen, "dead", "MODEL_API_KEY");
+}
+
+/// Its tasks would meet the same door one after another.
+#[tokio::test]
+async fn a_403_about_a_token_that_is_over_closes_the_model() {
+    let house = House::open("").await;
+    let over = json!({"error": {"message": "token expired", "code": "invalid_token"}});
+    house.stub.script("m", vec![Fault::status(403).body(over)]);
+    let seen = fate(house.first("model_invoke", prompt("m")).await);
+    check(&seen, "dead", "the token for 127.0.0.1:");
+    check(&seen, "dead", "get a new one and set model.api_key (MODEL_API_KEY)");
+
+    let next = fate(house.first("model_invoke", prompt("m")).await);
+    check(&next, "snooze", "token expired");
+    assert_eq!(house.stub.calls().len(), 1);
 }
 
 #[tokio::test]

@@ -143,6 +143,10 @@ async fn what_a_source_must_not_do_it_does_not() {
         ("s", "SELECT repeat('x', 2000000)", "dead", "1048576 bytes"),
         ("s", "SELECT nothing FROM t", "dead", "at character 8"),
         ("s", "SELECT $1::int", "dead", "1 parameters, and params has 0"),
+        ("s", "SELECT 1 AS n, 2 AS n, 3 AS m", "dead", "more than one column \"n\""),
+        ("s", "SELECT count(*), count(1)", "dead", "column \"count\", and a row keeps one"),
+        ("w", "INSERT INTO t VALUES (1) RETURNING n, n", "dead", "name them with AS"),
+        ("s", "SELECT 1 / count(*) AS empty FROM t", "dead", "division by zero"),
         ("other", "SELECT 1", "dead", "gone, s, w"),
         ("gone", "SELECT 1", "retry", "cannot reach"),
     ] {

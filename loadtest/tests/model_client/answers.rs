@@ -68,6 +68,21 @@ async fn case_12_pages_are_told_by_size_and_place() {
     }
 }
 
+/// Some repeat the whole question in what they say against it.
+#[tokio::test]
+async fn an_error_longer_than_is_read_is_told_by_its_beginning() {
+    let long = format!("the field x is wrong: {}", "y".repeat(600 * 1024));
+    let error = json!({"error": {"message": long, "type": "invalid_request_error"}});
+    for body in [error, json!(long)] {
+        let plain = body.as_str().map(str::to_owned);
+        let fault = Fault::status(400).body(plain.map_or(body, Value::from));
+        let (kind, said) = failed(told(fault, &question()).await);
+        assert_eq!(kind, "400");
+        assert!(said.contains("the field x is wrong: yyy") && said.ends_with("y…"), "{said:.300}");
+        assert!(said.len() < 1200, "{}", said.len());
+    }
+}
+
 #[tokio::test]
 async fn case_14_marks_and_blank_lines_around_the_json_are_nothing() {
     for prefix in ["\u{feff}", "\n\n\n", "\r\n  \r\n", "\u{feff}\r\n\n  "] {

@@ -111,12 +111,33 @@ async fn case_30_a_redirect_to_another_host_gets_neither_key_nor_question() {
         assert!(!said.contains("hunter2"), "{said}");
     }
     assert!(away.calls().is_empty());
+}
 
-    // At home, with the method kept, it is followed.
-    let headers = BTreeMap::from([("location".to_owned(), "/v2/chat/completions".to_owned())]);
-    door.script("*", vec![Fault { headers, ..Fault::status(307) }]);
-    ask(&models(&door.url, API_KEY), &question()).await.expect("followed");
-    assert_eq!(door.calls().last().expect("a call").path, "/v2/chat/completions");
+/// One question is one request: whoever answers the second one may send a bill for it.
+#[tokio::test]
+async fn case_30_a_redirect_at_home_is_told_and_not_followed() {
+    let door = stub_with_key().await;
+    let models = models(&door.url, API_KEY);
+    let key = format!("/v2/chat/completions?key={API_KEY}");
+    for (location, words) in [
+        (key.as_str(), "/v2/chat/completions, and a model is asked once: configure that address"),
+        ("/v1/chat/completions", "the very address that was asked, in a circle"),
+        ("/sk-canary-0123456789/chat", "/…/chat"),
+    ] {
+        for status in [301, 302, 303, 307, 308] {
+            let headers = BTreeMap::from([("location".to_owned(), location.to_owned())]);
+            door.script("*", vec![Fault { headers, ..Fault::status(status) }]);
+            let before = door.calls().len();
+            let (kind, said) = failed(ask(&models, &question()).await);
+            assert_eq!(
+                (kind.as_str(), door.calls().len() - before),
+                ("configuration", 1),
+                "{said}"
+            );
+            assert!(said.contains(words) && said.contains("model.base_url"), "{said}");
+            assert!(!said.contains("canary"), "{said}");
+        }
+    }
 }
 
 /// Each model has its endpoint, with its own key.

@@ -147,6 +147,7 @@ async fn what_was_not_sent_is_known_not_to_be_sent() {
     });
     let (kind, said) = failed(ask(&models(&tls, "k"), &question()).await);
     assert_eq!(kind, "connection_error", "{said}");
+    assert!(said.contains("the port speaks plain HTTP? try http://"), "{said}");
 
     plain.abort();
     let said = eventually("a refused connection", || async {

@@ -10,6 +10,9 @@ use url::Url;
 
 use crate::domain::outcome::{ErrorClass, Failure, TaskError};
 
+/// As much of a path is shown.
+const SHOWN_PATH: usize = 200;
+
 /// A target that the network guard refuses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -206,7 +209,7 @@ impl Error {
         if let Some(unresolved) = cause::<Unresolved>(&error) {
             return Self::Resolve { target, why: unresolved.why.clone() };
         }
-        let why = root(&error);
+        let why = with_guess(root(&error));
         if error.is_builder() {
             Self::Url(format!("the request cannot be built: {why}"))
         } else if error.is_redirect() {
@@ -255,6 +258,12 @@ pub(super) fn location(url: &Url) -> String {
     format!("{}://{}", url.scheme(), authority(url))
 }
 
+/// The same with its path: the operator's own kind of address. User and query may be secrets.
+pub(super) fn place(url: &Url) -> String {
+    let path: String = url.path().chars().take(SHOWN_PATH).collect();
+    format!("{}{path}", location(url))
+}
+
 /// The innermost message: what the system or the other side really said.
 fn root(error: &reqwest::Error) -> String {
     let mut last: &dyn StdError = error;
@@ -262,6 +271,17 @@ fn root(error: &reqwest::Error) -> String {
         last = source;
     }
     last.to_string()
+}
+
+/// What TLS and HTTP say when one meets the other, with what that means.
+fn with_guess(why: String) -> String {
+    if why.contains("corrupt message of type") {
+        return format!("{why}; the port speaks plain HTTP? try http://");
+    }
+    if why.contains("invalid HTTP version") {
+        return format!("{why}; the port speaks TLS? try https://");
+    }
+    why
 }
 
 /// The first cause of a type.

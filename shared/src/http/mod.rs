@@ -3,7 +3,8 @@
 //! A payload's URL is a stranger's wish, so [`PayloadClient`] checks every hop and every resolved
 //! address, ignores proxy variables and drops credentials between hosts. URLs from `belfry.yaml`
 //! (models, webhooks) are the operator's own: [`trusted_client`] honours `HTTPS_PROXY` and
-//! `NO_PROXY` and reaches private hosts, but carries its key to no other host.
+//! `NO_PROXY` and reaches private hosts, but carries its key to no other host. [`model_client`] is
+//! the same and follows no redirect at all: each request may be billed.
 //! Nothing here reads a body without a limit or waits without a deadline.
 
 mod body;
@@ -51,11 +52,17 @@ pub fn install_crypto() {
     });
 }
 
-/// A client for endpoints that the operator configured: models and webhooks.
+/// A client for addresses that the operator configured, webhooks for instance.
 ///
 /// It sets no total timeout: wrap calls in [`send()`], which has the deadline.
 pub fn trusted_client() -> Result<Client, Error> {
     let client = builder().redirect(redirect::Policy::custom(stay_at_home));
+    client.build().map_err(|error| Error::setup(&error))
+}
+
+/// A client for model endpoints: as [`trusted_client`], and one call is one request.
+pub fn model_client() -> Result<Client, Error> {
+    let client = builder().redirect(redirect::Policy::custom(stay_there));
     client.build().map_err(|error| Error::setup(&error))
 }
 
@@ -91,5 +98,22 @@ fn stay_at_home(attempt: redirect::Attempt<'_>) -> redirect::Action {
         return attempt.follow();
     }
     let why = format!("it redirects to {}; configure that address instead", error::location(to));
+    attempt.error(why)
+}
+
+/// Follows nothing: a request that is sent twice is a question that may be paid twice, and only the
+/// first of them is in the journal.
+fn stay_there(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let to = attempt.url();
+    let why = if attempt.previous().last() == Some(to) {
+        "it redirects to the very address that was asked, in a circle: mend what answers there, or \
+         configure another address"
+            .to_owned()
+    } else {
+        let place = error::place(to);
+        format!(
+            "it redirects to {place}, and a model is asked once: configure that address instead"
+        )
+    };
     attempt.error(why)
 }

@@ -6,6 +6,8 @@ use super::mending;
 
 /// Longest quote of a foreign body in a message.
 const QUOTED: usize = 200;
+/// Most of a provider's own words in an error: some repeat the whole question.
+const WORDS: usize = 1000;
 
 /// Reads JSON behind a byte order mark and keep-alive blank lines, with lone surrogates, numbers out
 /// of range and nests without end; no NUL is left, since Postgres keeps none.
@@ -48,6 +50,8 @@ pub(super) struct ErrorBody {
     pub param: String,
     /// Categories of a content filter that objected.
     pub filtered: Vec<String>,
+    /// What a 401 says in its header, in place of a body or beside it.
+    pub challenge: String,
 }
 
 impl ErrorBody {
@@ -59,29 +63,48 @@ impl ErrorBody {
         }
     }
 
+    /// From the beginning of a body that is too long to be read.
+    pub fn of_part(bytes: &[u8]) -> Self {
+        let value = closed(String::from_utf8_lossy(bytes).trim_end_matches('\u{fffd}'))
+            .and_then(|text| json(text.as_bytes()));
+        match value {
+            Some(value) => Self::of_value(&value),
+            None => Self { message: quote(bytes), ..Self::default() },
+        }
+    }
+
     /// From a parsed body.
     pub fn of_value(value: &Value) -> Self {
         // Some gateways wrap the object in a list.
         let value = value.get(0).unwrap_or(value);
         let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
-        if let Some(message) = error.as_str() {
-            return Self { message: message.to_owned(), ..Self::default() };
+        if let Some(said) = error.as_str() {
+            // OAuth puts the code there and the words beside it.
+            return match value["error_description"].as_str() {
+                Some(message) => {
+                    let (message, code) = (message.to_owned(), said.to_owned());
+                    Self { message, code, ..Self::default() }
+                }
+                None => Self { message: said.to_owned(), ..Self::default() },
+            };
         }
         let message = [&error["message"], &error["detail"], &error["error_description"]]
             .into_iter()
             .find(|message| !message.is_null());
         // LiteLLM spells a missing type as "None".
         let word = |value: &Value| text(value).filter(|text| text != "None").unwrap_or_default();
+        let first = |values: &[&Value]| {
+            let mut words = values.iter().map(|value| word(value));
+            words.find(|word| !word.is_empty()).unwrap_or_default()
+        };
         Self {
             message: message.and_then(text).unwrap_or_else(|| cut(&error.to_string())),
-            kind: word(&error["type"]),
-            code: [&error["code"], &error["details"]["error_code"]]
-                .into_iter()
-                .map(word)
-                .find(|code| !code.is_empty())
-                .unwrap_or_default(),
+            // AWS has `__type`, with a name space before it.
+            kind: first(&[&error["type"], &error["__type"]]),
+            code: first(&[&error["code"], &error["details"]["error_code"]]),
             param: word(&error["param"]),
             filtered: filtered(error),
+            challenge: String::new(),
         }
     }
 
@@ -127,10 +150,47 @@ pub(super) fn looks_like_html(text: &str) -> bool {
 }
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(QUOTED) {
+    first(text, QUOTED)
+}
+
+/// A provider's words, as long as an error may be.
+pub(super) fn shortened(words: &str) -> String {
+    first(words, WORDS)
+}
+
+fn first(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }
+}
+
+/// The beginning of a JSON text, with the ends of what is open; `None` where it breaks off at another
+/// place than within a text or behind a value.
+fn closed(text: &str) -> Option<String> {
+    let (mut open, mut quoted, mut whole) = (Vec::new(), false, 0);
+    let mut characters = text.char_indices();
+    while let Some((at, c)) = characters.next() {
+        match (c, quoted) {
+            // What is escaped comes with it, or not at all.
+            ('\\', true) => match characters.next() {
+                Some((_, 'u')) if text.len() < at + 6 => break,
+                Some((_, escaped)) => {
+                    whole = at + 1 + escaped.len_utf8();
+                    continue;
+                }
+                None => break,
+            },
+            ('"', _) => quoted = !quoted,
+            ('{', false) => open.push('}'),
+            ('[', false) => open.push(']'),
+            ('}' | ']', false) => drop(open.pop()?),
+            _ => {}
+        }
+        whole = at + c.len_utf8();
+    }
+    let end: String = quoted.then_some('"').into_iter().chain(open.into_iter().rev()).collect();
+    Some(format!("{}{end}", &text[..whole]))
 }
 
 #[cfg(test)]
@@ -171,6 +231,13 @@ mod tests {
         check(&json!({"error": {"message": "m", "type": "None", "code": 429}}), "m", "", "429");
         check(&json!({"error": {"message": "m", "code": null}}), "m", "", "");
         check(&json!({"error": "just words"}), "just words", "", "");
+        check(
+            &json!({"error": "invalid_token", "error_description": "m"}),
+            "m",
+            "",
+            "invalid_token",
+        );
+        check(&json!({"__type": "aws#ExpiredToken", "message": "m"}), "m", "aws#ExpiredToken", "");
         check(&json!({"object": "error", "message": "m", "type": "t"}), "m", "t", "");
         check(&json!({"type": "error", "error": {"type": "t", "message": "m"}}), "m", "t", "");
         check(&json!({"detail": "m"}), "m", "", "");
@@ -179,6 +246,25 @@ mod tests {
         check(&json!({"other": 1}), r#"{"other":1}"#, "", "");
         let limit = json!({"error": {"message": "m", "details": {"error_code": "spend"}}});
         check(&limit, "m", "", "spend");
+    }
+
+    #[test]
+    fn the_beginning_of_a_body_says_what_it_can() {
+        let whole = json!({"error": {"type": "t", "code": "c", "message": "ä \"b\" \u{1}\n[{"}});
+        let text = whole.to_string();
+        let (mut told, mut coded) = (0, 0);
+        for end in 1..text.len() {
+            let seen = ErrorBody::of_part(&text.as_bytes()[..end]);
+            assert_ne!(seen.message, "an empty answer", "{end}");
+            told += usize::from(seen.message.starts_with('ä'));
+            coded += usize::from(seen.code == "c");
+        }
+        // Keys are in the order of the alphabet here: code, message, type.
+        assert!(told > 10 && coded > told, "{told} {coded}");
+        assert_eq!(ErrorBody::of_part(b"busy, busy").message, "busy, busy");
+        let long = format!(r#"{{"error":{{"message":"{}"#, "m".repeat(5000));
+        let message = ErrorBody::of_part(long.as_bytes()).message;
+        assert_eq!((message.len(), shortened(&message).chars().count()), (5000, WORDS + 1));
     }
 
     #[test]

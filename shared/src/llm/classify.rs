@@ -1,8 +1,10 @@
 //! From a status, a body and headers to an error: the whole table, pure.
 
+mod expired;
+
 use std::time::Duration;
 
-use super::body::ErrorBody;
+use super::body::{ErrorBody, shortened};
 use super::endpoint::Endpoint;
 use super::error::LlmError;
 
@@ -48,9 +50,6 @@ const ABSENT: [&str; 7] = [
     "no such model",
     "not have access to model",
 ];
-/// Words for a token that was good once.
-const EXPIRED: [&str; 4] =
-    ["token_expired", "ExpiredAuthenticationToken", "expired token", "has expired"];
 /// Words of a gateway that gave up on the model behind it.
 const GAVE_UP: [&str; 3] = ["Timeout", "timeout_error", "litellm.timeout"];
 
@@ -67,7 +66,7 @@ pub(super) struct Seen<'a> {
 /// The error of a status of 300 and above.
 pub(super) fn error_of(seen: &Seen<'_>, body: &ErrorBody) -> LlmError {
     let target = seen.endpoint.target();
-    let message = body.message.clone();
+    let message = shortened(&body.message);
     let (status, after) = (seen.status, seen.after);
     match status {
         // A budget or quota hides behind 400, 402, 403 and 429; 402 with a time is a wait.
@@ -76,7 +75,11 @@ pub(super) fn error_of(seen: &Seen<'_>, body: &ErrorBody) -> LlmError {
         }
         402 if after.is_some() => LlmError::RateLimited { target, message, after },
         402 => LlmError::OutOfQuota { target, message },
-        401 | 403 if body.mentions(&EXPIRED) => {
+        // A wrong request is called expired by its code alone: its words may be about a file.
+        400 if expired::is_code(&body.code) || expired::is_code(&body.kind) => {
+            LlmError::Expired { target, setting: seen.endpoint.settings().api_key.clone(), message }
+        }
+        401 | 403 if expired::tells_of(body) || status == 401 && seen.endpoint.key_is_over() => {
             LlmError::Expired { target, setting: seen.endpoint.settings().api_key.clone(), message }
         }
         401 => {
@@ -95,7 +98,7 @@ pub(super) fn error_of(seen: &Seen<'_>, body: &ErrorBody) -> LlmError {
         400 | 403 if !body.filtered.is_empty() || body.mentions(&FILTERED) => {
             LlmError::Filtered { message: filter_message(body) }
         }
-        400 if limit_name(body) => LlmError::LimitName { message },
+        400 if limit_name(body) => LlmError::LimitName { target, message },
         413 => LlmError::TooLarge { message },
         400 | 429 if body.mentions(&TOO_LARGE) => LlmError::TooLarge { message },
         429 => LlmError::RateLimited { target, message, after },
@@ -121,7 +124,8 @@ pub(super) fn error_in_200(seen: &Seen<'_>, body: &ErrorBody) -> LlmError {
         Ok(status @ 400..=599) => status,
         _ if body.mentions(&OUT_OF_QUOTA) => 429,
         _ if body.mentions(&["rate_limit_exceeded", "rate_limit_error"]) => 429,
-        _ if body.mentions(&["invalid_api_key", "authentication_error"]) => 401,
+        _ if body.mentions(&["invalid_api_key", "authentication_error", "invalid_token"]) => 401,
+        _ if expired::is_code(&body.code) || expired::is_code(&body.kind) => 401,
         _ if body.mentions(&NO_MODEL) => 404,
         _ if body.mentions(&["content_filter"]) => 400,
         _ if body.mentions(&["invalid_request_error", "context_length_exceeded"]) => 400,
@@ -154,10 +158,11 @@ fn limit_name(body: &ErrorBody) -> bool {
 }
 
 fn filter_message(body: &ErrorBody) -> String {
+    let message = shortened(&body.message);
     if body.filtered.is_empty() {
-        return body.message.clone();
+        return message;
     }
-    format!("{} ({})", body.filtered.join(", "), body.message)
+    format!("{} ({message})", body.filtered.join(", "))
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl Models {
             let place = Endpoint::new(&endpoint.base_url, endpoint.api_key.as_ref(), settings);
             endpoint.models.iter().map(move |model| (model.clone(), place.clone()))
         });
-        let client = http::trusted_client();
+        let client = http::model_client();
         Self(Arc::new(Inner {
             client: client
                 .map_err(|error| LlmError::Config { part: Part::Host, message: error.to_string() }),
@@ -128,7 +128,8 @@ impl Models {
         deadline: Instant,
     ) -> Result<ChatAnswer, LlmError> {
         let client = self.0.client.as_ref().map_err(Clone::clone)?;
-        let wire = call.request.wire(&call.model, self.limit_name(&call.model)).to_string();
+        let limit = self.limit_name(&call.model);
+        let wire = call.request.wire(&call.model, limit).to_string();
         if wire.len() > MAX_REQUEST_BYTES {
             let message = format!("{} bytes, and at most {MAX_REQUEST_BYTES} are sent", wire.len());
             return Err(LlmError::TooLarge { message });
@@ -147,11 +148,22 @@ impl Models {
         let asked = Instant::now();
         let response = http::send(request, deadline).await;
         let response = response.map_err(|error| network(call, error))?;
-        let answer = Reading::of(call, asked, deadline, response).await;
-        if let Err(LlmError::LimitName { .. }) = &answer {
-            self.renamed().insert(call.model.clone());
+        match Reading::of(call, asked, deadline, response).await {
+            Err(LlmError::LimitName { target, message }) if limit == LimitName::MaxTokens => {
+                self.renamed().insert(call.model.clone());
+                Err(LlmError::LimitName { target, message })
+            }
+            // The other name is the one that was just refused.
+            Err(LlmError::LimitName { target, message }) => Err(LlmError::Refused {
+                target,
+                status: 400,
+                param: String::new(),
+                message: format!(
+                    "{message}; it takes neither max_tokens nor max_completion_tokens"
+                ),
+            }),
+            answer => answer,
         }
-        answer
     }
 
     fn limit_name(&self, model: &str) -> LimitName {

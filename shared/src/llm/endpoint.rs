@@ -5,6 +5,7 @@ use url::Url;
 
 use super::error::{LlmError, Part};
 use super::key::Key;
+use crate::domain::clock;
 use crate::http::RequestBuilder;
 
 const COMPLETIONS: &str = "/chat/completions";
@@ -126,6 +127,11 @@ impl Endpoint {
     /// True when it has something to show at the door.
     pub fn has_key(&self) -> bool {
         self.key.is_some()
+    }
+
+    /// True for a key that says itself that its time is over.
+    pub(super) fn key_is_over(&self) -> bool {
+        self.key.as_ref().is_some_and(|key| key.is_over(clock::now()))
     }
 
     /// The proxy that its calls take, if any.

@@ -151,8 +151,12 @@ pub enum LlmError {
         message: String,
     },
     /// This model wants `max_completion_tokens`.
-    #[error("{message}; this model wants max_completion_tokens instead of max_tokens")]
+    #[error(
+        "{target} refused the request: {message}; this model wants max_completion_tokens instead of max_tokens"
+    )]
     LimitName {
+        /// host:port.
+        target: String,
         /// The provider's words.
         message: String,
     },

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::http::HeaderMap;
 use chrono::{DateTime, Utc};
 
-/// A longer wish is a slip of the other side.
-const LONGEST: Duration = Duration::from_hours(7 * 24);
+/// A longer wish is a slip of the other side, and however long it is, it means "not soon".
+pub const LONGEST_HINT: Duration = Duration::from_hours(7 * 24);
 
 /// What headers ask: `retry-after-ms`, `retry-after`, else the reset of the exhausted dimension.
 pub fn wait_hint(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
@@ -18,7 +18,7 @@ pub fn wait_hint(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
         .or_else(|| text("retry-after").and_then(|text| wait(text, now)))
         .or_else(|| resets(headers, now).max());
     // "Now", or a moment that is past, is no hint: the house's own pause serves better.
-    hint.filter(|hint| !hint.is_zero()).map(|hint| hint.min(LONGEST))
+    hint.filter(|hint| !hint.is_zero()).map(|hint| hint.min(LONGEST_HINT))
 }
 
 /// `x-ratelimit-reset[-requests|-tokens…]` and Anthropic's, unless their `remaining` says there is
@@ -42,10 +42,16 @@ fn wait(text: &str, now: DateTime<Utc>) -> Option<Duration> {
     const EPOCH_SECONDS: f64 = 1e9;
     const EPOCH_MILLIS: f64 = 1e12;
     let until = |at: DateTime<Utc>| Some((at - now).to_std().unwrap_or_default());
+    // Beyond the end of the calendar is far away, and no reason to ask again at once.
+    let epoch = |at: Option<DateTime<Utc>>| at.map_or(Some(LONGEST_HINT), until);
     if let Ok(number) = text.parse::<f64>() {
         return match number {
-            n if n >= EPOCH_MILLIS => until(DateTime::from_timestamp_millis(n as i64)?),
-            n if n >= EPOCH_SECONDS => until(DateTime::from_timestamp(n as i64, 0)?),
+            n if n.is_infinite() && text.starts_with(|c: char| c.is_ascii_digit()) => {
+                Some(LONGEST_HINT)
+            }
+            n if n.is_infinite() => None,
+            n if n >= EPOCH_MILLIS => epoch(DateTime::from_timestamp_millis(n as i64)),
+            n if n >= EPOCH_SECONDS => epoch(DateTime::from_timestamp(n as i64, 0)),
             n => seconds(n),
         };
     }
@@ -54,8 +60,12 @@ fn wait(text: &str, now: DateTime<Utc>) -> Option<Duration> {
         .or_else(|| until(DateTime::parse_from_rfc3339(text).ok()?.with_timezone(&Utc)))
 }
 
+/// What no duration can hold is as long as any hint.
 fn seconds(number: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64(number).ok()
+    match number {
+        n if n.is_finite() && n >= LONGEST_HINT.as_secs_f64() => Some(LONGEST_HINT),
+        n => Duration::try_from_secs_f64(n).ok(),
+    }
 }
 
 fn http_date(text: &str) -> Option<DateTime<Utc>> {
@@ -115,6 +125,11 @@ mod tests {
         check(&[("retry-after", "Fri, 01 May 2026 11:00:00 GMT")], None);
         check(&[("retry-after", "0")], None);
         check(&[("retry-after", "999999999")], Some(7 * 86_400_000));
+        for longest in ["31536000", "99999999999999999999", &"9".repeat(400)] {
+            check(&[("retry-after", longest)], Some(7 * 86_400_000));
+        }
+        check(&[("retry-after-ms", "99999999999999999999")], Some(7 * 86_400_000));
+        check(&[("retry-after", "99999999999999999999h")], Some(7 * 86_400_000));
         check(&[("x-ratelimit-reset-tokens", "6m0s")], Some(360_000));
         check(&[("x-ratelimit-reset-tokens", "12ms")], Some(12));
         check(&[("x-ratelimit-reset-requests", "1s")], Some(1000));

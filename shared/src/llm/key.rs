@@ -2,8 +2,10 @@
 //!
 //! It is shown to nobody but the endpoint.
 
+use chrono::{DateTime, Utc};
 use percent_encoding::percent_decode_str;
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 use url::Url;
 
 use super::endpoint::AZURE;
@@ -104,6 +106,19 @@ impl Key {
         if is_word { text.to_owned() } else { self.redact(text) }
     }
 
+    /// True for a JWT whose `exp` is past: it says itself why it is refused.
+    pub fn is_over(&self, now: DateTime<Utc>) -> bool {
+        let mut parts = self.secret.expose_secret().split('.');
+        let (Some(_), Some(claims), Some(_), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return false;
+        };
+        let claims = base64_url(claims).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let until = claims.and_then(|claims: Value| claims["exp"].as_f64());
+        until.is_some_and(|until| until <= now.timestamp() as f64)
+    }
+
     /// Its last characters, if it is long enough.
     pub fn ending(&self) -> Option<String> {
         let secret = self.secret.expose_secret();
@@ -121,6 +136,29 @@ fn bare(text: &str) -> &str {
         }
     }
     text
+}
+
+/// Decodes the alphabet of JWT, padded or not.
+fn base64_url(text: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut bits, mut held) = (Vec::new(), 0_u32, 0_u32);
+    for c in text.trim_end_matches('=').bytes() {
+        let value = match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a' + 26,
+            b'0'..=b'9' => c - b'0' + 52,
+            b'-' => 62,
+            b'_' => 63,
+            _ => return None,
+        };
+        held = held << 6 | u32::from(value);
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push((held >> bits) as u8);
+            held &= (1 << bits) - 1;
+        }
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -186,6 +224,18 @@ mod tests {
         }
         for word in ["ollama", "EMPTY", "not-needed"] {
             assert_eq!(left(word), format!("Bearer {word}."));
+        }
+    }
+
+    #[test]
+    fn a_jwt_says_itself_when_it_is_over() {
+        let now = DateTime::from_timestamp(1_700_000_000, 0).expect("a time");
+        let of = |text: &str| key(text, "openai").expect(text).expect("a key").is_over(now);
+        // {"sub":"ü?>","exp":1600000000} and {"exp":1800000000}.
+        assert!(of("eyJhbGciOiJub25lIn0.eyJzdWIiOiLDvD8-IiwiZXhwIjoxNjAwMDAwMDAwfQ.c2ln"));
+        assert!(!of("eyJhbGciOiJub25lIn0.eyJleHAiOjE4MDAwMDAwMDB9.c2ln"));
+        for other in ["sk-1234567890", "a.b.c", "a.b", "a.eyJleHAiOjE2MDAwMDAwMDB9.c.d", "a.!.c"] {
+            assert!(!of(other), "{other}");
         }
     }
 

@@ -28,7 +28,7 @@ pub use body::{json as lenient_json, quote};
 pub use client::{Models, Prepared};
 pub use endpoint::{Endpoint, Settings};
 pub use error::{DEFAULT_WAIT, LlmError, Part, StandIn, spread};
-pub use hint::wait_hint;
+pub use hint::{LONGEST_HINT, wait_hint};
 pub use message::Message;
 pub use ping::{Ping, Pong};
 pub use request::ChatRequest;

@@ -15,7 +15,7 @@ use super::error::{LlmError, Part};
 use super::hint::wait_hint;
 use super::sse::Events;
 use crate::domain::clock;
-use crate::http::{self, HeaderMap, Pieces, Response};
+use crate::http::{self, HeaderMap, HeaderName, Pieces, Response};
 
 /// Longest answer that is read: a megabyte of text and its frame many times over.
 const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
@@ -59,9 +59,13 @@ impl<'a> Reading<'a> {
     }
 
     async fn refusal(&self, response: Response) -> LlmError {
-        // The status says enough, should the body break off.
-        let bytes = http::read_limited(response, MAX_ERROR_BYTES, self.deadline).await;
-        classify::error_of(&self.seen, &self.redacted(ErrorBody::of(&bytes.unwrap_or_default())))
+        let challenge = text_of(response.headers(), &http::header::WWW_AUTHENTICATE);
+        // The status says enough, should the body break off; its beginning is as good as all of it.
+        let read = http::read_up_to(response, MAX_ERROR_BYTES, self.deadline).await;
+        let (bytes, more) = read.unwrap_or_default();
+        let mut body = if more { ErrorBody::of_part(&bytes) } else { ErrorBody::of(&bytes) };
+        body.challenge = challenge;
+        classify::error_of(&self.seen, &self.redacted(body))
     }
 
     async fn whole(&self, response: Response, is_html: bool) -> Result<ChatAnswer, LlmError> {
@@ -255,8 +259,13 @@ impl<'a> Stream<'a> {
 }
 
 fn media_type(headers: &HeaderMap) -> String {
-    let kind = headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    kind.unwrap_or_default().to_ascii_lowercase()
+    text_of(headers, &http::header::CONTENT_TYPE).to_ascii_lowercase()
+}
+
+/// A header's text, or nothing.
+fn text_of(headers: &HeaderMap, name: &HeaderName) -> String {
+    let value = headers.get(name).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().to_owned()
 }
 
 /// The error of a 200 that answers nothing: at the top, or in the place of a message.
@@ -274,7 +283,8 @@ fn error_inside(value: &Value) -> Option<&Value> {
 
 /// From the network: was anything sent?
 pub(super) fn network(call: &Prepared<'_>, error: http::Error) -> LlmError {
-    let cause = error.to_string();
+    // Where a redirect points may have the key in it.
+    let cause = call.endpoint.redact(&error.to_string());
     let config = |part, cause| LlmError::Config { part, message: cause };
     let settings = call.endpoint.settings();
     match error {

@@ -96,6 +96,14 @@ pub struct Denial {
 pub enum Closing {
     /// For so long; then one call probes.
     For(Duration),
+    /// The same, where the provider names no time: after each probe that hears it again, twice as
+    /// long as before and at most so long.
+    Growing {
+        /// The first time.
+        from: Duration,
+        /// The last.
+        most: Duration,
+    },
     /// Until an operator opens it.
     UntilOpened,
 }
@@ -266,8 +274,12 @@ impl Store {
             (None, false) => "failed",
         };
         let closes_ms = match end.closes {
-            Some(Closing::For(wait)) => Some(millis(wait)),
+            Some(Closing::For(wait) | Closing::Growing { from: wait, .. }) => Some(millis(wait)),
             Some(Closing::UntilOpened) | None => None,
+        };
+        let grows_to_ms = match end.closes {
+            Some(Closing::Growing { most, .. }) => Some(millis(most)),
+            _ => None,
         };
         self.query(
             include_str!("sql/call_ended.sql"),
@@ -287,6 +299,7 @@ impl Store {
                 &closes_ms,
                 &(end.closes == Some(Closing::UntilOpened)),
                 &end.traceparent,
+                &grows_to_ms,
             ],
         )
         .await

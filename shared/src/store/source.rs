@@ -10,7 +10,7 @@
 mod error;
 mod param;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -144,6 +144,9 @@ impl Source {
             self.close(client).await?;
             return Ok(vec![serde_json::json!({ "rows_affected": affected })]);
         }
+        if let Some(column) = doubled(inner.columns()) {
+            return Err(SourceError::Doubled { column });
+        }
         let wrapped = statement.as_json(inner.columns(), self.settings.max_rows);
         let rows = self.rows(client, &wrapped, &params, inner.columns()).await?;
         self.close(client).await?;
@@ -275,7 +278,14 @@ impl<'a> Statement<'a> {
     }
 }
 
-/// A row as an object, with the bytes it took. Of columns with one name the last wins.
+/// The first name that two columns have.
+fn doubled(columns: &[Column]) -> Option<String> {
+    let mut names = BTreeSet::new();
+    let mut columns = columns.iter().map(Column::name);
+    columns.find(|name| !names.insert(*name)).map(str::to_owned)
+}
+
+/// A row as an object, with the bytes it took.
 fn object_of(row: &Row, columns: &[Column]) -> Result<(Value, usize), SourceError> {
     let mut object = Map::new();
     let mut bytes = 2;

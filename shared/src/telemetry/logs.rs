@@ -12,7 +12,7 @@ use opentelemetry::Context;
 use opentelemetry::trace::TraceContextExt;
 use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
 use opentelemetry_sdk::logs::SdkLoggerProvider;
-use tracing::field::Field;
+use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{DynFilterFn, EnvFilter, FilterExt, LevelFilter, filter_fn};
@@ -40,6 +40,9 @@ const QUIET: [(&str, &str); 3] = [
     ("opentelemetry", "opentelemetry=warn"),
     ("tokio_postgres", "tokio_postgres=info"),
 ];
+
+/// What the head of a JSON line is called.
+const HEAD: [&str; 3] = ["timestamp", "level", "target"];
 
 /// Fields that every line inside a scope carries, kept in the OpenTelemetry context.
 #[derive(Clone, Debug, Default)]
@@ -161,8 +164,15 @@ where
     ) -> fmt::Result {
         let mut line = String::with_capacity(256);
         self.inner.format_event(ctx, Writer::new(&mut line), event)?;
-        let fields = scope_fields();
+        // What an event says itself is the nearer word, and a name that comes twice in one object
+        // is read by each parser in its own way.
+        let named = Named::by(event);
+        let mut fields = scope_fields();
+        fields.retain(|(name, _)| !named.has(name));
         if self.json {
+            if HEAD.iter().any(|name| named.has(name)) {
+                line = once(&line);
+            }
             let open = line.trim_end().strip_suffix('}').unwrap_or(&line);
             writer.write_str(open)?;
             for (name, value) in &fields {
@@ -177,6 +187,34 @@ where
         }
         writer.write_char('\n')
     }
+}
+
+/// Names of the fields of an event.
+#[derive(Default)]
+struct Named(Vec<&'static str>);
+
+impl Named {
+    fn by(event: &Event<'_>) -> Self {
+        let mut named = Self::default();
+        event.record(&mut named);
+        named
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.contains(&name)
+    }
+}
+
+impl Visit for Named {
+    fn record_debug(&mut self, field: &Field, _: &dyn fmt::Debug) {
+        self.0.push(field.name().trim_start_matches("r#"));
+    }
+}
+
+/// A JSON line whose event has a field by a name of the line's head: of two values the later stays.
+fn once(line: &str) -> String {
+    let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(line);
+    object.map_or_else(|_| line.to_owned(), |object| serde_json::Value::from(object).to_string())
 }
 
 /// Trace, span and the scope's own fields of where the line was written.
@@ -204,6 +242,7 @@ mod tests {
     use tracing_subscriber::fmt::MakeWriter;
 
     use super::*;
+    use crate::testing::Unique;
 
     #[derive(Clone, Default)]
     struct Page(Arc<Mutex<Vec<u8>>>);
@@ -269,6 +308,22 @@ mod tests {
         assert_eq!(value["task.id"], "t\"1");
         assert_eq!(value["rows"], 3);
         assert_eq!(value["message"], "loaded");
+    }
+
+    /// What an event says of its task, and what the scope around it would say again.
+    #[test]
+    fn no_name_comes_twice_and_the_events_own_word_counts() {
+        let line = written(true, || tracing::info!(task.id = %"t2", span_id = 5, "ended"));
+        let object: Unique = serde_json::from_str(&line).expect("one object, each key once");
+        assert_eq!((&object.0["task.id"], &object.0["span_id"]), (&"t2".into(), &5.into()));
+        assert!(object.0.contains_key("trace_id"), "{line}");
+
+        let head = written(true, || tracing::info!(level = 7, target = "h:1", "asked"));
+        serde_json::from_str::<Unique>(&head).unwrap_or_else(|error| panic!("{error}: {head}"));
+
+        let text = written(false, || tracing::info!(task.id = %"t2", "ended"));
+        assert_eq!(text.matches("task.id=").count(), 1, "{text}");
+        assert!(text.contains("task.id=t2 trace_id="), "{text}");
     }
 
     #[test]

@@ -4,11 +4,13 @@
 //! one clear line.
 
 mod database;
+mod unique;
 
 use crate::domain::schedule::Schedule;
 use crate::store::Store;
 
 pub use database::TestDatabase;
+pub use unique::Unique;
 
 use std::future::Future;
 use std::io::Write as _;

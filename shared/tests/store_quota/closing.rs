@@ -71,6 +71,37 @@ async fn the_probe_opens_closes_again_or_leaves_the_question_to_the_next() {
     fleet.granted("m").await;
 }
 
+/// A provider that always says no and never for how long is asked ever more rarely, until it answers.
+#[tokio::test]
+async fn pauses_that_nobody_has_named_grow_from_probe_to_probe() {
+    let fleet = Fleet::open().await;
+    let growing = Closing::Growing { from: HINT, most: Duration::from_secs(18) };
+    let (first, late) = (fleet.granted("m").await, fleet.granted("m").await);
+    fleet.failed(first, "throttled", Some(growing)).await;
+    // It was under way: no probe.
+    fleet.failed(late, "throttled", Some(growing)).await;
+
+    for seconds in [5, 10, 18, 18] {
+        let pause = Duration::from_secs(seconds);
+        fleet.pass(pause.saturating_sub(Duration::from_millis(1))).await;
+        assert_eq!(fleet.denied("m").await.reason, Reason::Closed, "{seconds} s");
+        fleet.pass(Duration::from_millis(1)).await;
+        let probe = fleet.granted("m").await;
+        fleet.failed(probe, "throttled", Some(growing)).await;
+    }
+    // A time that is named counts as it is, and an answer ends the matter.
+    fleet.pass(Duration::from_secs(18)).await;
+    let probe = fleet.granted("m").await;
+    fleet.failed(probe, "throttled", Some(Closing::For(HINT))).await;
+    fleet.pass(HINT).await;
+    let probe = fleet.granted("m").await;
+    fleet.answered(probe, 1, 1).await;
+    let call = fleet.granted("m").await;
+    fleet.failed(call, "throttled", Some(growing)).await;
+    fleet.pass(HINT).await;
+    fleet.granted("m").await;
+}
+
 /// Whoever probes may die: the next one does.
 #[tokio::test]
 async fn a_probe_that_dies_with_its_worker_is_followed_by_another() {

@@ -66,7 +66,7 @@ async fn full_sums_are_told_and_keep_no_task_from_going() {
 async fn the_migration_puts_the_rows_right() {
     let fleet = poisoned().await;
 
-    let migration = include_str!("../../../migrations/V12__believable_usage.sql");
+    let migration = include_str!("../../../migrations/V13__believable_usage.sql");
     fleet.client.batch_execute(migration).await.expect("migrated");
 
     let rows = fleet.store.usage(UsageBy::Model, None, None).await.expect("sums");

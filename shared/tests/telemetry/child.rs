@@ -87,7 +87,7 @@ async fn attempted(task: TaskId, run: u32) {
             answer: error_type.is_none().then_some(&answer),
             error_type,
         });
-        tracing::info!(run, "asked the model");
+        tracing::info!(task.run = run, "asked the model");
     };
     attempt.in_scope(work).await;
     if run == 1 {

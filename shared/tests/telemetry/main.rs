@@ -10,6 +10,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use shared::telemetry::receiver::Receiver;
+use shared::testing::Unique;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
@@ -182,12 +183,14 @@ async fn the_most_talkative_level_feeds_no_loop() {
 async fn json_lines_carry_the_trace_and_the_task() {
     let output = child("multi life", &[("LOG_FORMAT", "json")]).await;
     let text = stderr(&output);
-    let lines: Vec<serde_json::Value> = text
+    let lines: Vec<_> = text
         .lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")))
+        .map(|line| {
+            serde_json::from_str::<Unique>(line).unwrap_or_else(|e| panic!("{e}: {line}")).0
+        })
         .collect();
     let line = lines.iter().find(|line| line["message"] == "asked the model").expect("the line");
     assert_eq!(line["trace_id"], printed(&output, "trace_id"));
     assert_eq!(line["task.type"], "model_invoke");
-    assert_eq!(line["task.run"], "1");
+    assert_eq!(line["task.run"], 1, "the event's own word");
 }

@@ -73,7 +73,7 @@ fn asked_tool(context: &Context, call: &ToolCall) -> Value {
 fn request_of(mut asked: payloads::ModelInvoke) -> ChatRequest {
     let policy = asked.policy();
     let system = asked.system.take().into_iter().map(Message::system);
-    let conversation = asked.messages.into_iter().map(|said| Message {
+    let conversation = asked.messages.into_iter().flatten().map(|said| Message {
         tool_calls: said.tool_calls,
         tool_call_id: said.tool_call_id,
         ..Message::new(said.role, said.content)

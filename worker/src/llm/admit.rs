@@ -28,6 +28,8 @@ pub const SLOT_WAIT: Duration = Duration::from_secs(5);
 pub const CLOSED_SLOT_WAIT: Duration = Duration::from_secs(1);
 /// Most that is added to a wait, so that no two workers come back in the same instant.
 const LATER: Duration = Duration::from_secs(1);
+/// Longest pause between two probes of a model that limits the rate and names no time.
+const LONGEST_PROBE_PAUSE: Duration = Duration::from_mins(5);
 /// Output tokens of a question that names no limit.
 const ASSUMED_OUTPUT: i64 = 4096;
 /// Tokens around each message.
@@ -214,7 +216,10 @@ fn sent_away(denial: &Denial, call: &NewCall) -> Failed {
 /// For how long an error closes its model for everybody.
 pub(super) fn closing(error: &LlmError) -> Option<Closing> {
     match error {
-        LlmError::RateLimited { after, .. } => Some(Closing::For(after.unwrap_or(DEFAULT_WAIT))),
+        LlmError::RateLimited { after: Some(wait), .. } => Some(Closing::For(*wait)),
+        LlmError::RateLimited { after: None, .. } => {
+            Some(Closing::Growing { from: DEFAULT_WAIT, most: LONGEST_PROBE_PAUSE })
+        }
         LlmError::OutOfQuota { .. } | LlmError::Unauthorized { .. } | LlmError::Expired { .. } => {
             Some(Closing::UntilOpened)
         }
@@ -334,7 +339,8 @@ mod tests {
         let limited = |after| LlmError::RateLimited { target: target(), message: message(), after };
         let hint = Duration::from_secs(3);
         assert_eq!(closing(&limited(Some(hint))), Some(Closing::For(hint)));
-        assert_eq!(closing(&limited(None)), Some(Closing::For(DEFAULT_WAIT)));
+        let growing = Closing::Growing { from: DEFAULT_WAIT, most: LONGEST_PROBE_PAUSE };
+        assert_eq!(closing(&limited(None)), Some(growing));
         let spent = LlmError::OutOfQuota { target: target(), message: message() };
         assert_eq!(closing(&spent), Some(Closing::UntilOpened));
         let upstream =

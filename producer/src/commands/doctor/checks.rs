@@ -51,7 +51,6 @@ pub async fn database(config: &Config) -> Vec<Check> {
         Ok(store) => store,
         Err(error) => return vec![Check::of_error("postgres", &error, "")],
     };
-    let asked = clock::now();
     let server = match store.server().await {
         Ok(server) => server,
         Err(error) => {
@@ -59,14 +58,25 @@ pub async fn database(config: &Config) -> Vec<Check> {
             return vec![Check::of_error("postgres", &error.into(), mend)];
         }
     };
-    let answered = clock::now();
     vec![
         version(&store, &server),
         schema(&store).await,
         installation(&store).await,
         durability(&server),
-        clocks(server.now - (asked + (answered - asked) / 2)),
+        clocks_of(&store).await,
     ]
+}
+
+/// Asked when there is a connection: building one takes longer than a question, and all before it.
+async fn clocks_of(store: &Store) -> Check {
+    let asked = clock::now();
+    match store.server().await {
+        Ok(server) => {
+            let half = (clock::now() - asked) / 2;
+            clocks(server.now - (asked + half), half)
+        }
+        Err(error) => Check::of_error("clocks", &error.into(), ""),
+    }
 }
 
 fn version(store: &Store, server: &Server) -> Check {
@@ -116,9 +126,15 @@ fn durability(server: &Server) -> Check {
     Check::ok("durability", detail)
 }
 
-fn clocks(apart: TimeDelta) -> Check {
-    let detail = format!("the database's is {:+.1} s from this host's", apart.as_seconds_f64());
-    if apart.abs() > CLOCKS_APART {
+/// `half` of the question's way is what may be wrong with it.
+fn clocks(apart: TimeDelta, half: TimeDelta) -> Check {
+    let (seconds, doubt) = (apart.as_seconds_f64(), half.as_seconds_f64());
+    if apart.abs() <= half {
+        let detail = format!("the database's and this host's agree, within {doubt:.3} s");
+        return Check::ok("clocks", detail);
+    }
+    let detail = format!("the database's is {seconds:+.3} s from this host's, within {doubt:.3} s");
+    if apart.abs() - half > CLOCKS_APART {
         return Check::failed("clocks", detail, "run NTP on both; Belfry goes by the database's");
     }
     Check::ok("clocks", detail)
@@ -232,9 +248,12 @@ mod tests {
 
     #[test]
     fn clocks_may_differ_by_seconds() {
-        assert!(clocks(TimeDelta::seconds(-4)).ok);
-        let apart = clocks(TimeDelta::seconds(-61));
-        assert!(!apart.ok && apart.detail.contains("-61.0 s"), "{}", apart.detail);
+        let by = |apart, half| clocks(TimeDelta::seconds(apart), TimeDelta::milliseconds(half));
+        assert!(by(-4, 1).ok && by(7, 3000).ok);
+        assert!(by(1, 1500).detail.contains("agree, within 1.500 s"), "{:?}", by(1, 1500));
+        assert!(by(-4, 1).detail.contains("-4.000 s"), "{:?}", by(-4, 1));
+        let apart = by(-61, 1);
+        assert!(!apart.ok && apart.detail.contains("-61.000 s"), "{}", apart.detail);
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! `model_invoke`: one question to a model.
 
+mod message;
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Deserializer};
@@ -10,7 +12,8 @@ use crate::domain::answer::{
     AnswerPolicy, MAX_FALLBACKS, OnEmpty, OnInvalid, OnRefused, OnTruncated,
 };
 use crate::domain::json_schema::Schema;
-use crate::domain::tools::{Tool, ToolCall, ToolChoice};
+use crate::domain::tools::{Tool, ToolChoice};
+pub use message::PromptMessage;
 
 /// Longest answer unless the payload says otherwise, in tokens.
 const DEFAULT_MAX_TOKENS: u32 = 512;
@@ -24,11 +27,11 @@ const FORMATS: [&str; 3] = ["text", "json_object", "json_schema"];
 #[serde(deny_unknown_fields)]
 pub struct ModelInvoke {
     /// The question, as one text.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "said")]
     pub prompt: Option<String>,
     /// The question, as a conversation.
-    #[serde(default)]
-    pub messages: Vec<PromptMessage>,
+    #[serde(default, deserialize_with = "said")]
+    pub messages: Option<Vec<PromptMessage>>,
     /// Instruction before it.
     #[serde(default)]
     pub system: Option<String>,
@@ -76,43 +79,9 @@ pub struct ModelInvoke {
     pub fallback: Option<Vec<String>>,
 }
 
-/// One message of a conversation.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PromptMessage {
-    /// Who speaks.
-    pub role: String,
-    /// What is said.
-    #[serde(default)]
-    pub content: String,
-    /// Tools that an assistant asked for, as on the wire.
-    #[serde(default, deserialize_with = "wire_calls")]
-    pub tool_calls: Vec<ToolCall>,
-    /// Which of them a tool message answers.
-    #[serde(default)]
-    pub tool_call_id: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct WireCall {
-    id: String,
-    function: WireFunction,
-}
-
-#[derive(Deserialize)]
-struct WireFunction {
-    name: String,
-    arguments: String,
-}
-
-fn wire_calls<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ToolCall>, D::Error> {
-    let calls = Vec::<WireCall>::deserialize(from)?.into_iter();
-    let call = |call: WireCall| ToolCall {
-        id: call.id,
-        name: call.function.name,
-        arguments: call.function.arguments,
-    };
-    Ok(calls.map(call).collect())
+/// What is there is not null: two ways to ask are no way, and an empty one is none.
+fn said<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
 }
 
 fn default_max_tokens() -> u32 {
@@ -132,16 +101,19 @@ impl ModelInvoke {
     }
 
     fn judge_conversation(&self) -> Result<(), String> {
-        match (&self.prompt, self.messages.is_empty()) {
-            (None, true) => return Err("say prompt or messages".to_owned()),
-            (Some(_), false) => return Err("say prompt or messages, not both".to_owned()),
-            (Some(prompt), true) if prompt.trim().is_empty() => {
+        match (&self.prompt, &self.messages) {
+            (None, None) => return Err("say prompt or messages".to_owned()),
+            (Some(_), Some(_)) => return Err("say prompt or messages, not both".to_owned()),
+            (Some(prompt), None) if prompt.trim().is_empty() => {
                 return Err("prompt is empty".to_owned());
+            }
+            (None, Some(messages)) if messages.is_empty() => {
+                return Err("messages is empty".to_owned());
             }
             _ => {}
         }
         let mut asked = BTreeSet::new();
-        for message in &self.messages {
+        for message in self.messages.iter().flatten() {
             let role = message.role.as_str();
             if !ROLES.contains(&role) {
                 return Err(format!("role {role:?} is none of {}", ROLES.join(", ")));
@@ -226,13 +198,21 @@ impl Payload for ModelInvoke {
             "oneOf": [{"required": ["prompt"]}, {"required": ["messages"]}],
             "additionalProperties": false,
             "properties": {
-                "prompt": {"type": "string", "minLength": 1, "description": "the question as one text; either this or messages"},
+                "prompt": {"type": "string", "pattern": "\\S", "description": "the question as one text; either this or messages"},
                 "messages": {
                     "type": "array", "minItems": 1, "description": "the question as a conversation",
                     "items": {
                         "type": "object", "required": ["role"], "additionalProperties": false,
                         "properties": {
-                            "role": {"enum": ROLES}, "content": {"type": "string"},
+                            "role": {"enum": ROLES},
+                            "content": {
+                                "description": "a text, or text parts, which are joined",
+                                "type": ["string", "null", "array"],
+                                "items": {
+                                    "type": "object", "required": ["type", "text"], "additionalProperties": false,
+                                    "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+                                },
+                            },
                             "tool_calls": {"type": "array", "items": {"type": "object"}},
                             "tool_call_id": {"type": "string"},
                         },
@@ -306,6 +286,43 @@ mod tests {
         check(&json!({"prompt": "a", "max_tokens": -1}), "invalid value");
         check(&json!({"prompt": "a", "temperature": 3}), "between 0 and 2");
         check(&json!({"prompt": "a", "reasoning_effort": ""}), "a word such as");
+    }
+
+    /// Whoever reads the printed schema is told the same as whoever publishes.
+    #[test]
+    fn the_check_and_the_printed_schema_agree_on_a_question() {
+        let schema = Schema::compile(&ModelInvoke::schema()).expect("a schema");
+        let part = |text: &str| json!({"type": "text", "text": text});
+        let say = |content: Value| json!({"messages": [{"role": "user", "content": content}]});
+        for (payload, right) in [
+            (json!({"prompt": "x"}), true),
+            (json!({"prompt": "x", "messages": []}), false),
+            (json!({"prompt": "x", "messages": null}), false),
+            (json!({"prompt": null, "messages": [{"role": "user", "content": "x"}]}), false),
+            (json!({"messages": []}), false),
+            (json!({"prompt": ""}), false),
+            (json!({"prompt": " \n"}), false),
+            (json!({}), false),
+            (say(json!("x")), true),
+            (say(json!([part("a"), part("b")])), true),
+            (say(json!([])), true),
+            (say(Value::Null), true),
+            (say(json!(["a"])), false),
+            (say(json!(7)), false),
+            (say(json!([{"type": "image_url", "image_url": {"url": "https://a"}}])), false),
+            (say(json!([{"type": "text", "text": "a", "cache_control": {}}])), false),
+        ] {
+            let seen = ModelInvoke::read(&payload);
+            assert_eq!(seen.is_ok(), right, "{payload}: {seen:?}");
+            assert_eq!(schema.check(&payload).is_ok(), right, "the schema of {payload}");
+        }
+        let joined = ModelInvoke::read(&say(json!([part("a"), part("b")]))).expect("read");
+        assert_eq!(joined.messages.expect("some")[0].content, "ab");
+        check(
+            &say(json!([{"type": "image_url"}])),
+            r#"a part "image_url" that is not {"type": "text""#,
+        );
+        check(&json!({"prompt": "x", "messages": []}), "not both");
     }
 
     #[test]

@@ -98,6 +98,33 @@ fn a_401_is_the_key() {
     row(401, None, &anthropic("invalid x-api-key"), "dead: invalid_api_key");
     row(401, None, &anthropic("OAuth token has expired"), "dead: token_expired");
     row(401, None, &json!({"detail": "Unauthorized"}), "dead: invalid_api_key");
+    row(401, None, &json!({"detail": "JWT expired"}), "dead: token_expired");
+    row(401, None, &error("", "invalid_token", "Token is expired"), "dead: token_expired");
+    let oauth = json!({"error": "invalid_token", "error_description": "The access token expired"});
+    row(401, None, &oauth, "dead: token_expired");
+    row(401, None, &json!("Invalid or expired token"), "dead: invalid_api_key");
+    let aws = "The security token included in the request is expired";
+    row(403, None, &json!({"message": aws}), "dead: token_expired");
+    row(403, None, &error("", "invalid_token", "token expired"), "dead: token_expired");
+    for status in [400, 403] {
+        let body = json!({"__type": "com.amazon#ExpiredTokenException", "message": "m"});
+        row(status, None, &body, "dead: token_expired");
+    }
+    row(400, None, &error(REFUSED, "", "the token of the file has expired"), "dead: 400");
+}
+
+#[test]
+fn a_jwt_that_is_over_is_the_token_whatever_the_401_says() {
+    let base = SecretString::from("http://h:1".to_owned());
+    // {"exp":1600000000}
+    let jwt = SecretString::from("a.eyJleHAiOjE2MDAwMDAwMDB9.c".to_owned());
+    let endpoint = Endpoint::new(&base, Some(&jwt), Settings::default_endpoint()).expect("ok");
+    let of = |status| {
+        let body = ErrorBody { message: "Unauthorized".to_owned(), ..ErrorBody::default() };
+        fate(error_of(&seen(&endpoint, status, None), &body))
+    };
+    assert_eq!(of(401), "dead: token_expired");
+    assert_eq!(of(403), "dead: 403");
 }
 
 #[test]

@@ -65,6 +65,14 @@ pub enum SourceError {
     /// A command on a source for reading.
     #[error("the statement returns no rows; a source of mode: read answers queries only")]
     NoRows,
+    /// Two columns by one name: a row is an object, which holds one of them.
+    #[error(
+        "the query has more than one column {column:?}, and a row keeps one by each name; name them with AS, such as count(x) AS x_count"
+    )]
+    Doubled {
+        /// The name.
+        column: String,
+    },
     /// Over the row cap.
     #[error(
         "the query returns more than {limit} rows; add a LIMIT, aggregate, or raise max_rows of the source"
@@ -104,7 +112,7 @@ impl SourceError {
                 "configuration"
             }
             Self::Unreachable(_) => "connection_error",
-            Self::Params { .. } | Self::NoRows => "invalid_statement",
+            Self::Params { .. } | Self::NoRows | Self::Doubled { .. } => "invalid_statement",
             Self::TooManyRows { .. } | Self::TooLarge { .. } => "too_large",
             Self::Timeout { .. } => "timeout",
             Self::Unreadable { .. } => "unreadable",

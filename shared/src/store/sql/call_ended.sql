@@ -1,7 +1,8 @@
 -- How a call ended. Not fenced: the money is spent, whoever holds the task now, and the answer may
 -- be reused by the successor. What it held is given back by the trigger on llm_calls. An answer that
 -- closes the model ($13: for so many ms, $14: until somebody opens it) does so for the whole fleet, by
--- the database's clock, and never shortens an earlier one.
+-- the database's clock, and never shortens an earlier one. Where the provider names no time, a probe that
+-- hears the same word again doubles the pause, up to $16 ms: else it would be asked at one pace for ever.
 WITH ended AS (
     UPDATE llm_calls
     SET state = $2, ended_at = belfry_now(), response = $3, response_model = $4, input_tokens = $5,
@@ -19,7 +20,9 @@ was AS MATERIALIZED (
 ),
 wish AS (
     SELECT w.*, n.now,
-           CASE WHEN $14::boolean THEN 'infinity' ELSE n.now + make_interval(secs => $13::bigint / 1000.0) END AS until
+           CASE WHEN $14::boolean THEN 'infinity' ELSE n.now + greatest(make_interval(secs => $13::bigint / 1000.0),
+               CASE WHEN $16::bigint IS NOT NULL AND w.closed AND w.closed_until <= n.now
+                    THEN least(2 * (w.closed_until - w.closed_at), make_interval(secs => $16::bigint / 1000.0)) END) END AS until
     FROM was w, (SELECT belfry_now() AS now, count(*) FROM was) n
 ),
 closed AS (
