@@ -2,6 +2,8 @@
 //!
 //! It is shown to nobody but the endpoint.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
 use percent_encoding::percent_decode_str;
 use secrecy::{ExposeSecret, SecretString};
@@ -114,7 +116,8 @@ impl Key {
         else {
             return false;
         };
-        let claims = base64_url(claims).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok();
+        let claims = claims.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let until = claims.and_then(|claims: Value| claims["exp"].as_f64());
         until.is_some_and(|until| until <= now.timestamp() as f64)
     }
@@ -136,29 +139,6 @@ fn bare(text: &str) -> &str {
         }
     }
     text
-}
-
-/// Decodes the alphabet of JWT, padded or not.
-fn base64_url(text: &str) -> Option<Vec<u8>> {
-    let (mut bytes, mut bits, mut held) = (Vec::new(), 0_u32, 0_u32);
-    for c in text.trim_end_matches('=').bytes() {
-        let value = match c {
-            b'A'..=b'Z' => c - b'A',
-            b'a'..=b'z' => c - b'a' + 26,
-            b'0'..=b'9' => c - b'0' + 52,
-            b'-' => 62,
-            b'_' => 63,
-            _ => return None,
-        };
-        held = held << 6 | u32::from(value);
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push((held >> bits) as u8);
-            held &= (1 << bits) - 1;
-        }
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]
