@@ -12,5 +12,7 @@ mod fleet;
 mod house;
 #[path = "store_quota/limits.rs"]
 mod limits;
+#[path = "store_quota/poisoned.rs"]
+mod poisoned;
 #[path = "store_quota/race.rs"]
 mod race;

@@ -4,6 +4,8 @@
 use loadtest::stub_llm::Fault;
 use serde_json::{Value, json};
 use shared::domain::outcome::ErrorClass;
+use shared::domain::quota::{Limits, Quota, Scope};
+use shared::store::UsageBy;
 
 use crate::house::{House, fate};
 
@@ -73,6 +75,56 @@ async fn case_23_odd_usage_is_estimated_and_never_a_panic() {
         assert!(call["input_tokens"].as_i64().is_some_and(|tokens| tokens > 0), "{usage}");
         assert_eq!(call["input_tokens"], result["usage"]["input_tokens"], "{usage}");
     }
+}
+
+/// One number that nobody can believe must not fill the sums that every later call meets.
+#[tokio::test]
+async fn case_23_a_usage_that_cannot_be_is_estimated_and_spoils_nothing() {
+    let house = House::open("").await;
+    let most = i64::MAX;
+    let limits = Limits { daily_tokens: Some(1_000_000), ..Limits::default() };
+    let quota = Quota { scope: Scope::Model, name: "m".to_owned(), limits };
+    house.store.apply_quotas(&[quota], false).await.expect("applied");
+    let usages = [
+        json!({"prompt_tokens": most, "completion_tokens": 0}),
+        json!({"prompt_tokens": 5e18, "completion_tokens": 0}),
+        json!({"prompt_tokens": most, "completion_tokens": most}),
+        json!({"prompt_tokens": 1e30, "completion_tokens": 1e30}),
+        json!({"prompt_tokens": 5, "completion_tokens": 3,
+            "prompt_tokens_details": {"cached_tokens": most}}),
+    ];
+    let body = |usage: &str| {
+        format!(
+            r#"{{"choices":[{{"message":{{"content":"ok"}},"finish_reason":"stop"}}],"usage":{usage}}}"#
+        )
+    };
+    let mut bodies: Vec<String> = usages.iter().map(|usage| body(&usage.to_string())).collect();
+    // What no parser holds.
+    bodies.push(body(r#"{"prompt_tokens":1e400,"completion_tokens":3}"#));
+    bodies.push(body(&format!("{}{}", "[".repeat(5000), "]".repeat(5000))));
+    for (n, body) in bodies.iter().enumerate() {
+        house.stub.script("m", vec![Fault::default().body(body.as_str())]);
+        let task = house.task("model_invoke", json!({"prompt": format!("{n}")})).await;
+
+        let result = house.once(task).await.expect(body);
+
+        assert_eq!((&result["text"], house.stub.calls().len()), (&json!("ok"), n + 1), "{body}");
+        let call = house.calls(task).await.remove(0);
+        assert_eq!(call["state"], "done", "{body}");
+        assert!(call["input_tokens"].as_i64().is_some_and(|n| n < 1000), "{body}: {call}");
+        assert!(call["output_tokens"].as_i64().is_some_and(|n| n < 1000), "{body}: {call}");
+    }
+
+    let client = house.database.client().await;
+    let sql = "SELECT count(*) FILTER (WHERE usage_estimated), count(response->>'usage_doubted')
+        FROM llm_calls";
+    let row = client.query_one(sql, &[]).await.expect("the journal");
+    // Cached tokens are no estimate; what no parser holds is lost, and the last is no object.
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (6, 6));
+    let usage = house.store.usage(UsageBy::Model, None, None).await.expect("sums");
+    assert!(usage[0].input_tokens < 1000 && usage[0].cost < 0.1, "{usage:?}");
+    let quotas = house.store.quotas().await.expect("counters");
+    assert!(quotas[0].used_tokens < 1000, "{quotas:?}");
 }
 
 #[tokio::test]

@@ -233,13 +233,14 @@ fn call_line(call: &Value) -> String {
     let took = at("started_at").zip(at("ended_at")).map(|(from, to)| to - from);
     let tokens = call["input_tokens"].as_i64().zip(call["output_tokens"].as_i64());
     format!(
-        "model call {} of {}: {} {}{}{}{}{}",
+        "model call {} of {}: {} {}{}{}{}{}{}",
         call["call_no"],
         text("step").unwrap_or_default(),
         text("model").unwrap_or_default(),
         text("state").unwrap_or_default(),
         took.map(|took| format!("  {:.3} s", took.as_seconds_f64())).unwrap_or_default(),
         tokens.map(|(input, output)| format!("  {input} + {output} tokens")).unwrap_or_default(),
+        if call["usage_estimated"] == true { " (our estimate)" } else { "" },
         cost(call),
         text("error_class").map(|class| format!("  {class}")).unwrap_or_default(),
     )

@@ -35,6 +35,9 @@ pub struct ChatAnswer {
     pub fingerprint: Option<String>,
     /// Tokens.
     pub usage: TokenUsage,
+    /// What the endpoint says of its tokens, where nobody can believe it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage_doubted: Option<String>,
     /// How the pieces of a stream came; empty for a stored answer.
     #[serde(skip)]
     pub pace: Pace,
@@ -70,11 +73,37 @@ impl ChatAnswer {
             model: word(&body["model"]).unwrap_or_else(|| model.to_owned()),
             fingerprint: word(&body["system_fingerprint"]),
             usage: TokenUsage::of(&body["usage"], request.estimated_input(), output),
+            usage_doubted: TokenUsage::doubt(&body["usage"]),
             tool_calls,
             reasoning,
             text,
             pace: Pace::default(),
         })
+    }
+
+    /// The same with every text as `redact` gives it: an answer is stored, told and shown, and what it
+    /// repeats of our secrets must not be.
+    #[must_use]
+    pub fn redacted(self, redact: impl Fn(&str) -> String) -> Self {
+        let maybe = |text: Option<String>| text.map(|text| redact(&text));
+        let call = |call: ToolCall| ToolCall {
+            id: redact(&call.id),
+            name: redact(&call.name),
+            arguments: redact(&call.arguments),
+        };
+        Self {
+            text: redact(&self.text),
+            finish_reason: maybe(self.finish_reason),
+            tool_calls: self.tool_calls.into_iter().map(call).collect(),
+            refusal: maybe(self.refusal),
+            reasoning: maybe(self.reasoning),
+            id: maybe(self.id),
+            model: redact(&self.model),
+            fingerprint: maybe(self.fingerprint),
+            usage: self.usage,
+            usage_doubted: maybe(self.usage_doubted),
+            pace: self.pace,
+        }
     }
 
     /// True when there is nothing in it.

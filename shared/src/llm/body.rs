@@ -2,48 +2,22 @@
 
 use serde_json::Value;
 
+use super::mending;
+
 /// Longest quote of a foreign body in a message.
 const QUOTED: usize = 200;
 
-/// Reads JSON behind a byte order mark, keep-alive blank lines and lone surrogates; no NUL is left,
-/// since Postgres keeps none.
+/// Reads JSON behind a byte order mark and keep-alive blank lines, with lone surrogates, numbers out
+/// of range and nests without end; no NUL is left, since Postgres keeps none.
 pub fn json(bytes: &[u8]) -> Option<Value> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii();
-    let mut value: Value = match serde_json::from_slice(bytes) {
-        Ok(value) => value,
-        Err(_) => serde_json::from_str(&mend(&String::from_utf8_lossy(bytes))).ok()?,
-    };
+    let read = serde_json::from_slice(bytes).or_else(|_| {
+        let text = mending::surrogates(&String::from_utf8_lossy(bytes));
+        serde_json::from_str(&text).or_else(|_| serde_json::from_str(&mending::excesses(&text)))
+    });
+    let mut value: Value = read.ok()?;
     strip_nul(&mut value);
     Some(value)
-}
-
-/// Replaces escapes of surrogates that have no partner: no Rust string can hold them.
-fn mend(text: &str) -> String {
-    let mut mended = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        mended.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let taken = match (unit(rest), rest.get(6..).and_then(unit)) {
-            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
-            (Some(0xD800..=0xDFFF), _) => {
-                mended.push_str("\\ufffd");
-                rest = &rest[6..];
-                continue;
-            }
-            (Some(_), _) => 6,
-            // An escaped backslash must not be read as the start of the next escape.
-            (None, _) => rest.chars().take(2).map(char::len_utf8).sum(),
-        };
-        mended.push_str(&rest[..taken]);
-        rest = &rest[taken..];
-    }
-    mended + rest
-}
-
-/// The code unit of a `\uXXXX` at the start.
-fn unit(text: &str) -> Option<u16> {
-    u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }
 
 fn strip_nul(value: &mut Value) {

@@ -142,10 +142,21 @@ impl Endpoint {
 
     /// Takes the key out of what the provider says: some repeat it. So are the values of the query.
     pub fn redact(&self, text: &str) -> String {
-        let mut text = match &self.key {
+        self.without_query(match &self.key {
             Some(key) => key.redact(text),
             None => text.to_owned(),
-        };
+        })
+    }
+
+    /// The same for an answer, which may hold a word that only stands in the place of a key.
+    pub fn redact_answer(&self, text: &str) -> String {
+        self.without_query(match &self.key {
+            Some(key) => key.redact_answer(text),
+            None => text.to_owned(),
+        })
+    }
+
+    fn without_query(&self, mut text: String) -> String {
         for (_, value) in self.url.query_pairs() {
             if value.len() >= SHORTEST_HIDDEN {
                 text = text.replace(&*value, "…");

@@ -11,6 +11,9 @@ use crate::http::{HeaderName, HeaderValue, RequestBuilder, header};
 
 /// Shorter keys are not taken out of texts: they would blot out ordinary words.
 const SHORTEST_REDACTED: usize = 4;
+/// A shorter one without a digit is a word in the place of a key (`ollama`, `EMPTY`), where none is
+/// wanted: answers may well hold it.
+const LONGEST_WORD: usize = 11;
 /// The end of a key is told only of longer ones.
 const SHORTEST_TOLD: usize = 16;
 /// How much of its end.
@@ -93,6 +96,14 @@ impl Key {
         if secret.len() < SHORTEST_REDACTED { text.to_owned() } else { text.replace(secret, "…") }
     }
 
+    /// An answer without it. What is only a word in the place of a key stays.
+    pub fn redact_answer(&self, text: &str) -> String {
+        let secret = self.secret.expose_secret();
+        let is_word =
+            secret.len() <= LONGEST_WORD && !secret.bytes().any(|byte| byte.is_ascii_digit());
+        if is_word { text.to_owned() } else { self.redact(text) }
+    }
+
     /// Its last characters, if it is long enough.
     pub fn ending(&self) -> Option<String> {
         let secret = self.secret.expose_secret();
@@ -161,6 +172,20 @@ mod tests {
         ] {
             let said = key(text, "openai").expect_err(text);
             assert!(said.contains(why) && !said.contains("nter2"), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_answer_loses_the_key_and_keeps_the_words_that_stand_for_none() {
+        let left = |secret: &str| {
+            let key = key(secret, "openai").expect(secret).expect("a key");
+            key.redact_answer(&format!("Bearer {secret}."))
+        };
+        for secret in ["sk-1234567890abcdef", "pass42word", "correct-horse-battery"] {
+            assert_eq!(left(secret), "Bearer ….");
+        }
+        for word in ["ollama", "EMPTY", "not-needed"] {
+            assert_eq!(left(word), format!("Bearer {word}."));
         }
     }
 

@@ -14,6 +14,7 @@ mod error;
 mod hint;
 mod judge;
 mod key;
+mod mending;
 mod message;
 mod ping;
 mod reading;

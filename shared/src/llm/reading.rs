@@ -149,6 +149,7 @@ impl<'a> Reading<'a> {
             return Err(Some(self.error(error)));
         }
         let answer = ChatAnswer::of(value, &self.call.model, self.call.request).ok_or(None)?;
+        let answer = answer.redacted(|text| self.call.endpoint.redact_answer(text));
         Ok(ChatAnswer { pace, ..answer })
     }
 
@@ -158,7 +159,10 @@ impl<'a> Reading<'a> {
     }
 
     fn redacted(&self, mut error: ErrorBody) -> ErrorBody {
-        error.message = self.call.endpoint.redact(&error.message);
+        let said = [&mut error.message, &mut error.param].into_iter().chain(&mut error.filtered);
+        for text in said {
+            *text = self.call.endpoint.redact(text);
+        }
         error
     }
 

@@ -182,7 +182,7 @@ impl Transcript {
         for Told { turn, .. } in &self.turns {
             usage += turn.usage;
             if let Some(micro) = turn.cost_micro {
-                cost = Some(cost.unwrap_or(0) + micro);
+                cost = Some(cost.unwrap_or(0_i64).saturating_add(micro));
             }
         }
         (usage, cost)

@@ -7,6 +7,26 @@ use serde_json::Value;
 
 use crate::config::Price;
 
+/// More tokens than any model takes or gives in one call: a provider that names more has miscounted,
+/// and one such number would fill every sum that it is added to.
+pub const MAX_BELIEVABLE_TOKENS: i64 = 1_000_000_000;
+/// Most that one call is thought to cost, in millionths of a US dollar: as much as a day's budget may
+/// be, so that sums of calls stay within their columns.
+const MAX_COST_MICRO: f64 = 1e15;
+/// Longest quote of a usage that nobody believes.
+const QUOTED: usize = 200;
+
+/// Where counts are, by their names: in, out, cached, reasoning, all together.
+const INPUT: &[&str] = &["/prompt_tokens", "/input_tokens"];
+const OUTPUT: &[&str] = &["/completion_tokens", "/output_tokens"];
+const CACHED: &[&str] = &[
+    "/prompt_tokens_details/cached_tokens",
+    "/input_tokens_details/cached_tokens",
+    "/prompt_cache_hit_tokens",
+];
+const REASONING: &[&str] =
+    &["/completion_tokens_details/reasoning_tokens", "/output_tokens_details/reasoning_tokens"];
+
 /// Tokens of a call, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenUsage {
@@ -44,17 +64,8 @@ impl TokenUsage {
     pub(super) fn of(usage: &Value, estimated_input: i64, estimated_output: i64) -> Self {
         let first =
             |names: &[&str]| names.iter().find_map(|name| usage.pointer(name).and_then(count));
-        let input = first(&["/prompt_tokens", "/input_tokens"]);
-        let output = first(&["/completion_tokens", "/output_tokens"]);
-        let cached = first(&[
-            "/prompt_tokens_details/cached_tokens",
-            "/input_tokens_details/cached_tokens",
-            "/prompt_cache_hit_tokens",
-        ]);
-        let reasoning = first(&[
-            "/completion_tokens_details/reasoning_tokens",
-            "/output_tokens_details/reasoning_tokens",
-        ]);
+        let (input, output) = (first(INPUT), first(OUTPUT));
+        let (cached, reasoning) = (first(CACHED), first(REASONING));
         let total = first(&["/total_tokens"]);
         // Some providers count reasoning beside the output; the total tells.
         let beside = match (input, output, reasoning, total) {
@@ -74,6 +85,19 @@ impl TokenUsage {
         }
     }
 
+    /// What a `usage` says that nobody believes, in its own words; `None` where it says nothing or
+    /// something sensible.
+    pub(super) fn doubt(usage: &Value) -> Option<String> {
+        let named = |name: &&str| usage.pointer(name).filter(|value| !value.is_null());
+        let counts = [INPUT, OUTPUT, CACHED, REASONING].into_iter().flatten();
+        let odd = match usage {
+            Value::Null => false,
+            Value::Object(_) => counts.filter_map(named).any(|value| count(value).is_none()),
+            _ => true,
+        };
+        odd.then(|| usage.to_string().chars().take(QUOTED).collect())
+    }
+
     /// What it costs in millionths of a US dollar.
     pub fn cost_micro(&self, price: &Price) -> i64 {
         let cached = self.cached_tokens.unwrap_or(0).clamp(0, self.input_tokens.max(0));
@@ -85,7 +109,8 @@ impl TokenUsage {
             (reasoning, price.reasoning.unwrap_or(price.output)),
         ];
         // Dollars per million tokens are millionths per token.
-        parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>().round() as i64
+        let cost = parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>();
+        cost.min(MAX_COST_MICRO).round() as i64
     }
 }
 
@@ -93,14 +118,14 @@ fn sum(parts: &[i64]) -> Option<i64> {
     parts.iter().try_fold(0_i64, |sum, part| sum.checked_add(*part))
 }
 
-/// A count in whatever dress: integer, whole float, text. Negative is none.
+/// A count in whatever dress: integer, float, text. Negative is none, and so is more than can be.
 fn count(value: &Value) -> Option<i64> {
     let number = match value {
         Value::Number(number) => number.as_i64().or_else(|| number.as_f64().map(|n| n as i64)),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    number.filter(|number| *number >= 0)
+    number.filter(|number| (0..=MAX_BELIEVABLE_TOKENS).contains(number))
 }
 
 #[cfg(test)]
@@ -126,10 +151,53 @@ mod tests {
         tokens(&json!({"input_tokens": 5, "output_tokens": 3}), 5, 3, false);
         tokens(&json!({"prompt_tokens": -5, "completion_tokens": 3}), 7, 3, true);
         tokens(&json!({"prompt_tokens": null, "completion_tokens": {}}), 7, 2, true);
-        tokens(&json!({"prompt_tokens": 1e300, "completion_tokens": 3}), i64::MAX, 3, false);
         tokens(&Value::Null, 7, 2, true);
         tokens(&json!("many"), 7, 2, true);
         tokens(&json!([1]), 7, 2, true);
+    }
+
+    /// One such number would fill every sum that it is added to.
+    #[test]
+    fn what_nobody_believes_is_estimated_and_quoted() {
+        for odd in [
+            json!(i64::MAX),
+            json!(u64::MAX),
+            json!(5e18),
+            json!(1e30),
+            json!(1e300),
+            json!(MAX_BELIEVABLE_TOKENS + 1),
+            json!("9223372036854775807"),
+            json!(-1),
+            json!(true),
+            json!("many"),
+        ] {
+            let usage = json!({"prompt_tokens": odd, "completion_tokens": 3});
+            tokens(&usage, 7, 3, true);
+            assert_eq!(TokenUsage::doubt(&usage), Some(usage.to_string()));
+            let usage = json!({"prompt_tokens": odd, "completion_tokens": odd});
+            tokens(&usage, 7, 2, true);
+            let details = json!({"prompt_tokens": 5, "completion_tokens": 3,
+                "prompt_tokens_details": {"cached_tokens": odd},
+                "completion_tokens_details": {"reasoning_tokens": odd}});
+            tokens(&details, 5, 3, false);
+            let seen = TokenUsage::of(&details, 7, 2);
+            assert_eq!((seen.cached_tokens, seen.reasoning_tokens), (None, None));
+            assert!(TokenUsage::doubt(&details).is_some());
+        }
+        let most = json!({"prompt_tokens": MAX_BELIEVABLE_TOKENS, "completion_tokens": 3.7});
+        tokens(&most, MAX_BELIEVABLE_TOKENS, 3, false);
+        for sensible in [most, Value::Null, json!({}), json!({"prompt_tokens": null})] {
+            assert_eq!(TokenUsage::doubt(&sensible), None, "{sensible}");
+        }
+        let long = TokenUsage::doubt(&json!("x".repeat(1_000_000))).expect("a quote");
+        assert_eq!(long.len(), QUOTED);
+    }
+
+    #[test]
+    fn no_price_makes_a_cost_that_no_sum_can_hold() {
+        let dear = Price { input: 1e300, output: 1e300, ..Price::default() };
+        let usage = TokenUsage { input_tokens: 5, output_tokens: 3, ..TokenUsage::default() };
+        assert_eq!(usage.cost_micro(&dear), 1_000_000_000_000_000);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use shared::telemetry::captures_content;
 use shared::telemetry::metrics::{self, ChatMeasures};
 use shared::telemetry::spans::{self, Chat, Server, Span};
 use tokio::time::Instant;
+use tracing::warn;
 use uuid::Uuid;
 
 use super::admit::closing;
@@ -106,7 +107,9 @@ impl Context {
         let started = Instant::now();
         let deadline = started + self.house.models.timeout().min(left());
         let asked = self.house.models.ask(call, id, traceparent.as_deref(), deadline);
+        // Other secrets than its own key, which it has lost already.
         let answer = span.in_scope(asked).await;
+        let answer = answer.map(|answer| answer.redacted(|text| self.redact(text)));
         self.tell(&span, call, &answer, started.elapsed());
         let end = CallEnd { traceparent, ..self.end_of(call, &answer) };
         self.keep(id, &end).await?;
@@ -136,6 +139,11 @@ impl Context {
                 if captures_content() {
                     let (input, output) = contents(call.request, answer);
                     span.chat_content(&self.redacted(input), &self.redacted(output));
+                }
+                if let Some(said) = &answer.usage_doubted {
+                    let (task, model) = (self.task_id, &call.model);
+                    warn!(task.id = %task, llm.model = %model, said,
+                        "the endpoint names a usage that cannot be; our estimate counts instead");
                 }
                 // Paid and of no use; the words may be the model's own, so they stay in the row.
                 if let Some(fault) = answer.fault(call.request) {

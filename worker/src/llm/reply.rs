@@ -55,7 +55,7 @@ impl Reply {
                 estimated: call.usage_estimated,
             };
             if let Some(cost) = call.cost_micro {
-                cost_micro = Some(cost_micro.unwrap_or(0) + cost);
+                cost_micro = Some(cost_micro.unwrap_or(0_i64).saturating_add(cost));
             }
         }
         Self { answer, flaw, usage, cost_micro, tries: calls.into_iter().map(Try::from).collect() }

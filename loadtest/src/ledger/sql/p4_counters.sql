@@ -14,7 +14,7 @@ CROSS JOIN LATERAL (
            coalesce(sum(c.est_tokens) FILTER (WHERE c.state = 'sent' AND c.on_day = q.day), 0) AS held_tokens,
            coalesce(sum(c.est_cost_micro) FILTER (WHERE c.state = 'sent' AND c.on_day = q.day), 0) AS held_cost,
            coalesce(sum(CASE c.state WHEN 'sent' THEN 0 WHEN 'unknown' THEN c.est_tokens
-                        ELSE coalesce(c.input_tokens, 0) + coalesce(c.output_tokens, 0) END)
+                        ELSE coalesce(c.input_tokens, 0)::numeric + coalesce(c.output_tokens, 0) END)
                     FILTER (WHERE c.on_day = q.day), 0) AS used_tokens,
            coalesce(sum(CASE c.state WHEN 'sent' THEN 0 WHEN 'unknown' THEN coalesce(c.est_cost_micro, 0)
                         ELSE coalesce(c.cost_micro, 0) END)

@@ -26,15 +26,15 @@ priced AS (
            l.closed_until IS NOT NULL AND l.closed_endpoint = $7 AS closed
     FROM locked l, clock c
 ),
--- No honest sum of calls owes more than a minute or a burst: more is a step of the clock.
+-- Counters as numeric: a full one says no, it does not fail. No honest sum of calls owes more than a minute or a burst: more is a step of the clock.
 owed AS (
     SELECT p.*,
            greatest(p.now, least(p.request_tat, p.now + make_interval(secs => greatest(60, p.request_room)))) AS requests_over,
            greatest(p.now, least(p.token_tat, p.now + make_interval(secs => greatest(60, p.token_room)))) AS tokens_over,
-           CASE WHEN p.day = p.today THEN p.used_tokens ELSE 0 END AS tokens_used,
-           CASE WHEN p.day = p.today THEN p.held_tokens ELSE 0 END AS tokens_held,
-           CASE WHEN p.day = p.today THEN p.used_cost_micro ELSE 0 END AS cost_used,
-           CASE WHEN p.day = p.today THEN p.held_cost_micro ELSE 0 END AS cost_held,
+           CASE WHEN p.day = p.today THEN p.used_tokens::numeric ELSE 0 END AS tokens_used,
+           CASE WHEN p.day = p.today THEN p.held_tokens::numeric ELSE 0 END AS tokens_held,
+           CASE WHEN p.day = p.today THEN p.used_cost_micro::numeric ELSE 0 END AS cost_used,
+           CASE WHEN p.day = p.today THEN p.held_cost_micro::numeric ELSE 0 END AS cost_held,
            -- One of the calls under way ends about then.
            p.now + make_interval(secs => CASE WHEN p.latency_ms = 0 THEN 1 ELSE greatest(0.1, p.latency_ms / 1000) END) AS soon,
            ((p.today + 1)::timestamp AT TIME ZONE p.timezone) AS tomorrow
@@ -98,9 +98,9 @@ counted AS (
         in_flight = q.in_flight + v.granted::int,
         day = o.today,
         used_tokens = o.tokens_used,
-        held_tokens = o.tokens_held + CASE WHEN v.granted THEN $10::bigint ELSE 0 END,
+        held_tokens = least(9223372036854775807, o.tokens_held + CASE WHEN v.granted THEN $10::bigint ELSE 0 END),
         used_cost_micro = o.cost_used,
-        held_cost_micro = o.cost_held + CASE WHEN v.granted THEN coalesce($11::bigint, 0) ELSE 0 END,
+        held_cost_micro = least(9223372036854775807, o.cost_held + CASE WHEN v.granted THEN coalesce($11::bigint, 0) ELSE 0 END),
         probe = CASE WHEN v.granted AND o.closed THEN $1 ELSE q.probe END,
         untried_until = CASE WHEN v.granted AND o.untried_until = 'infinity'
             THEN o.now + make_interval(secs => $13::bigint / 1000.0) ELSE q.untried_until END,

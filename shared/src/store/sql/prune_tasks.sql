@@ -34,6 +34,7 @@ tried AS (DELETE FROM attempts a USING gone g WHERE a.task_id = g.id),
 stepped AS (DELETE FROM steps s USING gone g WHERE s.task_id = g.id),
 asked AS (DELETE FROM by_hand h USING gone g WHERE h.task_id = g.id),
 called AS (DELETE FROM llm_calls c USING gone g WHERE c.task_id = g.id RETURNING c.*),
+-- A sum that no column holds is as much as one holds: nothing may keep old tasks from going.
 -- In one order, so that two who prune wait for each other and never in a circle.
 summed AS (
     INSERT INTO llm_usage AS u (day, model, schedule, task_type, calls, answered, failed, unknown, estimated,
@@ -42,8 +43,8 @@ summed AS (
     SELECT d.day, c.model, coalesce(c.schedule, ''), coalesce(c.task_type, ''), count(*),
            count(*) FILTER (WHERE c.state = 'done'), count(*) FILTER (WHERE c.state = 'failed'),
            count(*) FILTER (WHERE c.state = 'unknown'), count(*) FILTER (WHERE c.usage_estimated),
-           coalesce(sum(c.input_tokens), 0), coalesce(sum(c.output_tokens), 0), coalesce(sum(c.cached_tokens), 0),
-           coalesce(sum(c.reasoning_tokens), 0), coalesce(sum(c.cost_micro), 0),
+           least(9223372036854775807, coalesce(sum(c.input_tokens), 0)), least(9223372036854775807, coalesce(sum(c.output_tokens), 0)), least(9223372036854775807, coalesce(sum(c.cached_tokens), 0)),
+           least(9223372036854775807, coalesce(sum(c.reasoning_tokens), 0)), least(9223372036854775807, coalesce(sum(c.cost_micro), 0)),
            coalesce(sum(c.est_tokens) FILTER (WHERE c.state = 'unknown'), 0),
            coalesce(sum(c.est_cost_micro) FILTER (WHERE c.state = 'unknown'), 0)
     FROM called c
@@ -55,11 +56,11 @@ summed AS (
         failed = u.failed + excluded.failed,
         unknown = u.unknown + excluded.unknown,
         estimated = u.estimated + excluded.estimated,
-        input_tokens = u.input_tokens + excluded.input_tokens,
-        output_tokens = u.output_tokens + excluded.output_tokens,
-        cached_tokens = u.cached_tokens + excluded.cached_tokens,
-        reasoning_tokens = u.reasoning_tokens + excluded.reasoning_tokens,
-        cost_micro = u.cost_micro + excluded.cost_micro,
+        input_tokens = least(9223372036854775807, u.input_tokens::numeric + excluded.input_tokens),
+        output_tokens = least(9223372036854775807, u.output_tokens::numeric + excluded.output_tokens),
+        cached_tokens = least(9223372036854775807, u.cached_tokens::numeric + excluded.cached_tokens),
+        reasoning_tokens = least(9223372036854775807, u.reasoning_tokens::numeric + excluded.reasoning_tokens),
+        cost_micro = least(9223372036854775807, u.cost_micro::numeric + excluded.cost_micro),
         unknown_tokens = u.unknown_tokens + excluded.unknown_tokens,
         unknown_cost_micro = u.unknown_cost_micro + excluded.unknown_cost_micro
 )

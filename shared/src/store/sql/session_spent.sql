@@ -12,9 +12,10 @@ SELECT (SELECT count(*)::int FROM steps s
         FROM attempts a WHERE a.task_id = $1 AND a.started_at > since.at) AS elapsed_ms
 FROM since
 CROSS JOIN LATERAL (
-    SELECT coalesce(sum(CASE WHEN l.state IN ('sent', 'unknown') THEN l.est_tokens
-                             ELSE coalesce(l.input_tokens, 0) + coalesce(l.output_tokens, 0) END), 0)::bigint AS tokens,
-           coalesce(sum(CASE WHEN l.state IN ('sent', 'unknown') THEN l.est_cost_micro
-                             ELSE l.cost_micro END), 0)::bigint AS cost_micro
+    -- At most what a column holds.
+    SELECT least(9223372036854775807, coalesce(sum(CASE WHEN l.state IN ('sent', 'unknown') THEN l.est_tokens
+               ELSE coalesce(l.input_tokens, 0)::numeric + coalesce(l.output_tokens, 0) END), 0))::bigint AS tokens,
+           least(9223372036854775807, coalesce(sum(CASE WHEN l.state IN ('sent', 'unknown') THEN l.est_cost_micro
+               ELSE l.cost_micro END), 0))::bigint AS cost_micro
     FROM llm_calls l WHERE l.task_id = $1 AND l.started_at > since.at
 ) c

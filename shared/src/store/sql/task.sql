@@ -11,7 +11,8 @@ SELECT t.id, n.name, n.execution_key, n.task_type, t.pool, t.schedule, t.state, 
         FROM attempts a WHERE a.task_id = t.id) AS attempts,
        (SELECT coalesce(jsonb_agg(jsonb_build_object(
             'name', s.name, 'run', s.run, 'took_ms', s.took_ms, 'created_at', s.created_at,
-            'cost_micro', (SELECT sum(c.cost_micro)::bigint FROM llm_calls c
+            'cost_micro', (SELECT CASE WHEN count(c.cost_micro) > 0 THEN least(9223372036854775807, sum(c.cost_micro))::bigint END
+                           FROM llm_calls c
                            WHERE c.task_id = s.task_id AND c.step = s.name),
             'result', s.result) ORDER BY s.created_at), '[]')
         FROM steps s WHERE s.task_id = t.id) AS steps,

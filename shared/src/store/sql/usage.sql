@@ -1,6 +1,7 @@
 -- What was asked of models and what it cost, by model, schedule, type or day ($1), of calls that count
 -- on the days $2 to $3: those in the journal, and the sums of those whose tasks are gone. Calls of
--- unknown outcome count with their estimates in columns of their own.
+-- unknown outcome count with their estimates in columns of their own. A sum that no column holds is as
+-- much as one holds.
 WITH every AS (
     SELECT coalesce(c.day, (c.started_at AT TIME ZONE 'UTC')::date) AS day, c.model,
            coalesce(c.schedule, '') AS schedule, coalesce(c.task_type, '') AS task_type, 1 AS calls,
@@ -26,13 +27,13 @@ SELECT CASE $1 WHEN 'model' THEN e.model
        coalesce(sum(e.unknown), 0)::bigint AS unknown,
        coalesce(sum(e.in_flight), 0)::bigint AS in_flight,
        coalesce(sum(e.estimated), 0)::bigint AS estimated,
-       coalesce(sum(e.input_tokens), 0)::bigint AS input_tokens,
-       coalesce(sum(e.output_tokens), 0)::bigint AS output_tokens,
-       coalesce(sum(e.cached_tokens), 0)::bigint AS cached_tokens,
-       coalesce(sum(e.reasoning_tokens), 0)::bigint AS reasoning_tokens,
-       coalesce(sum(e.cost_micro), 0)::bigint AS cost_micro,
-       coalesce(sum(e.unknown_tokens), 0)::bigint AS unknown_tokens,
-       coalesce(sum(e.unknown_cost_micro), 0)::bigint AS unknown_cost_micro
+       least(9223372036854775807, coalesce(sum(e.input_tokens), 0))::bigint AS input_tokens,
+       least(9223372036854775807, coalesce(sum(e.output_tokens), 0))::bigint AS output_tokens,
+       least(9223372036854775807, coalesce(sum(e.cached_tokens), 0))::bigint AS cached_tokens,
+       least(9223372036854775807, coalesce(sum(e.reasoning_tokens), 0))::bigint AS reasoning_tokens,
+       least(9223372036854775807, coalesce(sum(e.cost_micro), 0))::bigint AS cost_micro,
+       least(9223372036854775807, coalesce(sum(e.unknown_tokens), 0))::bigint AS unknown_tokens,
+       least(9223372036854775807, coalesce(sum(e.unknown_cost_micro), 0))::bigint AS unknown_cost_micro
 FROM every e
 WHERE ($2::date IS NULL OR e.day >= $2) AND ($3::date IS NULL OR e.day <= $3)
 GROUP BY 1 ORDER BY 1
