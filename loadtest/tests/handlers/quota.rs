@@ -138,16 +138,57 @@ async fn limited_no_more(house: &House) {
     house.store.apply_quotas(&[], true).await.expect("lifted");
 }
 
+/// Most of the budget is left, and the call may need more: nobody is told that it is spent.
 #[tokio::test]
-async fn a_call_that_can_never_fit_fails_now() {
+async fn a_budget_that_is_hardly_used_is_not_called_spent() {
     let house = House::open("").await;
-    let limits = Limits { tokens_per_minute: Some(50), ..Limits::default() };
+    let limits = Limits { daily_tokens: Some(5000), ..Limits::default() };
     limited(&house, "m", limits).await;
+    let usage = json!({"prompt_tokens": 300, "completion_tokens": 30});
+    house.stub.script("m", vec![Fault { usage: Some(usage), ..Fault::default() }]);
+    house.first("model_invoke", prompt("m", "first")).await.expect("it fits");
 
-    let (fate, failure) = fate(house.first("model_invoke", prompt("m", "hi")).await);
+    let large = json!({"prompt": "hi", "model": "m", "max_tokens": 4791});
+    let (fate, failure) = fate(house.first("model_invoke", large).await);
 
-    assert_eq!(fate, "dead");
-    assert!(failure.message.contains("can never fit"), "{failure}");
+    assert_eq!(fate, "snooze");
+    let said = "the daily budget of the model m has no room for this call: 330 of 5000 tokens are used \
+                today and this call may need up to 4800; the task is parked until";
+    assert!(failure.message.starts_with(said), "{failure}");
+    let alerts = house.store.alerts(10).await.expect("read");
+    assert!(alerts[0].text.contains("330 of 5000 tokens are used today"), "{alerts:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_can_never_fit_fails_now_and_names_the_limit() {
+    let house = House::open("").await;
+    for (limits, limit, others) in [
+        (
+            Limits { tokens_per_minute: Some(50), ..Limits::default() },
+            "tokens_per_minute is 50",
+            "daily",
+        ),
+        (
+            Limits { daily_tokens: Some(60), ..Limits::default() },
+            "daily_tokens is 60",
+            "per_minute",
+        ),
+        (
+            Limits { daily_cost_micro: Some(100), daily_tokens: Some(9000), ..Limits::default() },
+            "up to 0.001018 USD, and daily_cost is 0.0001",
+            "tokens is",
+        ),
+    ] {
+        house.store.apply_quotas(&[], true).await.expect("lifted");
+        limited(&house, "m", limits).await;
+
+        let (fate, failure) = fate(house.first("model_invoke", prompt("m", "hi")).await);
+
+        assert_eq!(fate, "dead");
+        let said = &failure.message;
+        assert!(said.contains("can never fit into the limits of the model m"), "{said}");
+        assert!(said.contains(limit) && !said.contains(others), "{said}");
+    }
     assert!(house.stub.calls().is_empty());
 }
 

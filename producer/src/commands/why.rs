@@ -302,11 +302,11 @@ mod tests {
     fn one_that_a_limit_sent_away_says_so() {
         let mut parked = task(TaskState::Scheduled);
         parked.summary.error_class = Some("throttled".into());
-        parked.summary.error_message = Some("the daily budget of the model m is spent".into());
+        parked.summary.error_message = Some("330 of 5000 tokens are used".into());
         let said = paragraph(&parked, &served());
-        assert!(said.ends_with("nothing: the daily budget of the model m is spent."), "{said}");
+        assert!(said.ends_with("nothing: 330 of 5000 tokens are used."), "{said}");
         parked.summary.state = TaskState::Completed;
-        assert!(!paragraph(&parked, &served()).contains("budget"));
+        assert!(!paragraph(&parked, &served()).contains("tokens"));
     }
 
     #[test]

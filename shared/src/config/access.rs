@@ -1,6 +1,6 @@
 //! Questions to a loaded configuration, and what it says when a value is missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
@@ -65,6 +65,18 @@ impl Config {
             quotas.collect::<Vec<_>>()
         };
         [of(Scope::Model, &self.model.limits), of(Scope::Schedule, &self.budgets)].concat()
+    }
+
+    /// Every model that it names, wherever it does: what payloads may name beside these is anybody's.
+    pub fn model_names(&self) -> BTreeSet<&str> {
+        let model = &self.model;
+        let limits = model.limits.values().chain(self.budgets.values());
+        let instead = limits.filter_map(|limits| limits.over_budget.instead());
+        let keys = model.limits.keys().chain(model.prices.keys()).chain(model.fallback.keys());
+        let listed = model.fallback.values().flatten();
+        let listed = listed.chain(model.endpoints.values().flat_map(|endpoint| &endpoint.models));
+        let named = keys.chain(listed).chain(&model.default_model).map(String::as_str);
+        named.chain(instead).collect()
     }
 
     /// An error where a part of the file (`tasks`, `reports.daily`) uses unset variables.

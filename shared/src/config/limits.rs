@@ -8,12 +8,10 @@ use super::check;
 use super::keys;
 use super::reader::{Place, Section};
 use super::{Price, yaml};
-use crate::domain::quota::{Limits, OverBudget, micro};
+use crate::domain::quota::{Limits, MAX_RATE, OverBudget, circle, micro};
 
 /// Most that a counter of tokens takes.
 const MAX_TOKENS: u64 = u64::MAX >> 1;
-/// Most that is written as a rate a minute or calls at a time.
-const MAX_RATE: u64 = 10_000_000;
 /// Most dollars a day: beyond it lies a slip of the unit.
 const MAX_DOLLARS: f64 = 1e9;
 
@@ -36,7 +34,8 @@ pub(super) fn limits(
         read.insert((*name).to_owned(), limits);
     }
     for (name, place) in entries {
-        if let Some(circle) = circle(&read, name)
+        let next = |model: &str| read.get(model)?.over_budget.instead().map(str::to_owned);
+        if let Some(circle) = circle(name, next)
             && let Some(place) = place.section(keys::MODEL_LIMIT).get("over_budget")
         {
             place.problem(format!("leads back to where it began: {circle}"));
@@ -47,7 +46,7 @@ pub(super) fn limits(
 
 fn model_limits(section: &Section<'_>, timezone: chrono_tz::Tz) -> Limits {
     let count = |key, most| section.get(key).and_then(|place| place.integer(1..=most));
-    let rate = |key| count(key, MAX_RATE).and_then(|number| u32::try_from(number).ok());
+    let rate = |key| count(key, u64::from(MAX_RATE)).and_then(|number| u32::try_from(number).ok());
     let burst = rate("burst");
     if let Some(place) = section.get("burst")
         && section.get("requests_per_minute").is_none()
@@ -99,19 +98,6 @@ fn over_budget(place: Place<'_>) -> Option<OverBudget> {
     }
     let text = place.required_text()?;
     text.parse().map_err(|what: String| place.problem(what)).ok()
-}
-
-/// The way of downgrades from a model, if it leads back to the model.
-fn circle(all: &BTreeMap<String, Limits>, from: &str) -> Option<String> {
-    let mut way = vec![from.to_owned()];
-    while let OverBudget::Downgrade(next) = &all.get(way.last()?)?.over_budget {
-        let seen = way.contains(next);
-        way.push(next.clone());
-        if seen {
-            return (next == from).then(|| way.join(" → "));
-        }
-    }
-    None
 }
 
 /// `budget` of a schedule; its days end in the schedule's zone.

@@ -15,6 +15,7 @@ pub mod outcome;
 pub mod payloads;
 pub mod quota;
 pub mod retry;
+pub mod room;
 pub mod schedule;
 pub mod task;
 pub mod template;

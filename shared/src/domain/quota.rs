@@ -8,6 +8,8 @@ use std::str::FromStr;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+/// Most that is written as a rate a minute or calls at a time.
+pub const MAX_RATE: u32 = 10_000_000;
 /// Default burst, as a share of a minute: ten seconds' worth may go at once after a pause.
 const BURST_SHARE: u64 = 6;
 
@@ -43,7 +45,7 @@ impl FromStr for Scope {
     }
 }
 
-/// What becomes of a task once the day's budget is spent.
+/// What becomes of a task whose call needs more than is left of the day's budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OverBudget {
     /// It waits for the next day (the default).
@@ -62,6 +64,30 @@ impl fmt::Display for OverBudget {
             Self::Park => f.write_str("park"),
             Self::Dead => f.write_str("dead"),
             Self::Downgrade(model) => write!(f, "downgrade: {model}"),
+        }
+    }
+}
+
+impl OverBudget {
+    /// The model that is asked instead, where one is.
+    pub fn instead(&self) -> Option<&str> {
+        match self {
+            Self::Downgrade(model) => Some(model),
+            Self::Park | Self::Dead => None,
+        }
+    }
+}
+
+/// The way of downgrades from a model, if it leads back to the model. `next`: which is asked instead.
+pub fn circle(from: &str, next: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let mut way = vec![from.to_owned()];
+    loop {
+        let model = next(way.last()?)?;
+        let seen = way.contains(&model);
+        let back = model == from;
+        way.push(model);
+        if seen {
+            return back.then(|| way.join(" → "));
         }
     }
 }
@@ -90,9 +116,9 @@ pub enum Reason {
     Unpriced,
     /// Larger than the limit itself: it can never fit.
     TooLarge,
-    /// The day's tokens are used.
+    /// What is left of the day's tokens is less than the call may need.
     DailyTokens,
-    /// The day's money is spent.
+    /// What is left of the day's money is less than the call may cost.
     DailyCost,
     /// The provider has closed the model.
     Closed,
@@ -234,6 +260,18 @@ mod tests {
         for wrong in ["", "downgrade", "downgrade:", "wait", "downgrade m"] {
             assert!(wrong.parse::<OverBudget>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_way_that_leads_back_is_a_circle_for_those_who_are_on_it() {
+        let next = |model: &str| match model {
+            "a" => Some("b".to_owned()),
+            "b" | "c" => Some("c".to_owned()),
+            _ => None,
+        };
+        assert_eq!(circle("c", next).as_deref(), Some("c → c"));
+        assert_eq!(circle("a", next), None, "it leads into a circle and not back");
+        assert_eq!(circle("d", next), None);
     }
 
     #[test]

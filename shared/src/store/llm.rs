@@ -15,6 +15,7 @@ use super::error::Error;
 use crate::domain::attempt::ClaimToken;
 use crate::domain::outcome::Failure;
 use crate::domain::quota::{OverBudget, Reason, Scope};
+use crate::domain::room::Room;
 use crate::domain::task::TaskId;
 
 /// Calls under way at most to a model that has not answered yet.
@@ -86,6 +87,8 @@ pub struct Denial {
     pub said: Option<String>,
     /// When the day of its budget ends.
     pub resets_at: DateTime<Utc>,
+    /// What there is room for.
+    pub room: Room,
 }
 
 /// For how long an answer closes its model for the whole fleet.
@@ -299,6 +302,7 @@ fn admission_of(row: &Row) -> Result<Admission, Error> {
         let text: Option<String> = row.get(column);
         text.ok_or_else(|| Error::row(format!("a denial without {column}")))
     };
+    let number = |column: &str| row.get::<_, Option<i64>>(column).unwrap_or(0);
     let resets_at: Option<DateTime<Utc>> = row.get("tomorrow");
     Ok(Admission::Denied(Denial {
         scope: text("scope")?.parse().map_err(Error::row)?,
@@ -308,5 +312,14 @@ fn admission_of(row: &Row) -> Result<Admission, Error> {
         over_budget: text("over_budget")?.parse().map_err(Error::row)?,
         said: row.get("closed_reason"),
         resets_at: resets_at.ok_or_else(|| Error::row("a denial without a day"))?,
+        room: Room {
+            tokens_per_minute: row.get("tokens_per_minute"),
+            daily_tokens: row.get("daily_tokens"),
+            used_tokens: number("used_tokens"),
+            held_tokens: number("held_tokens"),
+            daily_cost_micro: row.get("daily_cost_micro"),
+            used_cost_micro: number("used_cost_micro"),
+            held_cost_micro: number("held_cost_micro"),
+        },
     }))
 }

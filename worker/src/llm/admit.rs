@@ -9,6 +9,7 @@ use rand::Rng;
 use serde_json::json;
 use shared::domain::outcome::TaskError;
 use shared::domain::quota::{OverBudget, Reason};
+use shared::domain::room::{Need, Room};
 use shared::llm::{ChatAnswer, ChatRequest, DEFAULT_WAIT, LlmError, Prepared, TokenUsage};
 use shared::retry::Pauses;
 use shared::store::{Admission, CallStart, Closing, Denial, NewCall};
@@ -155,7 +156,7 @@ fn later(wait: Duration) -> Duration {
 /// What becomes of a task whose call is not let in.
 fn sent_away(denial: &Denial, call: &NewCall) -> Failed {
     let (scope, name) = (denial.scope.as_str(), &denial.name);
-    let tokens = call.est_tokens;
+    let need = Need { tokens: call.est_tokens, cost_micro: call.est_cost_micro };
     let never = |what: String| Failed::House(TaskError::permanent(what));
     let not_now = |what: String| TaskError::snooze(later(denial.wait), what);
     match denial.reason {
@@ -164,16 +165,23 @@ fn sent_away(denial: &Denial, call: &NewCall) -> Failed {
             call.model
         )),
         Reason::TooLarge => never(format!(
-            "about {tokens} tokens are more than the {scope} {name} may ever use at a time or in a \
-             day: the call can never fit; raise its limits, or ask for less (max_tokens)"
+            "the call can never fit into the limits of the {scope} {name}: {}; raise them, or ask \
+             for less (max_tokens)",
+            denial.room.ever(need)
         )),
         Reason::DailyTokens | Reason::DailyCost => {
-            let what = format!("the daily budget of the {scope} {name} is spent");
+            let today = Room { held_tokens: 0, held_cost_micro: 0, ..denial.room };
+            let what = format!(
+                "the daily budget of the {scope} {name} has no room for this call: {}",
+                today.today(need)
+            );
             let until = denial.resets_at.to_rfc3339();
             let parked = not_now(format!("{what}; the task is parked until {until}"));
             match &denial.over_budget {
                 OverBudget::Park => Failed::House(parked),
-                OverBudget::Dead => never(format!("{what} until {until}, and its policy is dead")),
+                OverBudget::Dead => {
+                    never(format!("{what}; its policy is dead, and its day ends at {until}"))
+                }
                 OverBudget::Downgrade(model) => {
                     Failed::Instead { model: model.clone(), otherwise: parked }
                 }
@@ -186,7 +194,8 @@ fn sent_away(denial: &Denial, call: &NewCall) -> Failed {
             )))
         }
         Reason::Held => Failed::House(not_now(format!(
-            "calls under way hold what is left of the daily budget of the {scope} {name}"
+            "calls under way hold what is left of the daily budget of the {scope} {name}: {}",
+            denial.room.today(need)
         ))),
         Reason::Untried => Failed::House(not_now(format!(
             "model {name} has not answered anybody yet, and the first calls to it are under way"
@@ -250,6 +259,7 @@ mod tests {
             over_budget,
             said: Some("slow down".to_owned()),
             resets_at: "2026-12-01T00:00:00Z".parse().expect("an instant"),
+            room: Room::default(),
         }
     }
 

@@ -121,11 +121,15 @@ sent AS (
 told AS (
     INSERT INTO alerts (kind, text, created_at, next_try_at)
     SELECT 'quota',
-           format('The daily budget of %s %s is spent (%s): tasks %s', o.scope, o.name, replace(t.reason, 'daily_', ''),
-                  CASE WHEN o.over_budget = 'dead' THEN 'that need more are given up'
-                       WHEN o.over_budget = 'park' THEN format('that need more wait until %s (%s)',
+           format('The daily budget of %s %s has no room for a call: %s. Tasks %s', o.scope, o.name,
+                  CASE t.reason WHEN 'daily_tokens'
+                       THEN format('%s of %s tokens are used today, and it may need up to %s', o.tokens_used, o.daily_tokens, $10::bigint)
+                       ELSE format('%s of %s USD are spent today, and it may cost up to %s', trim_scale(o.cost_used / 1e6),
+                                   trim_scale(o.daily_cost_micro / 1e6), trim_scale($11::bigint / 1e6)) END,
+                  CASE WHEN o.over_budget = 'dead' THEN 'that need more than is left are given up'
+                       WHEN o.over_budget = 'park' THEN format('that need more than is left wait until %s (%s)',
                            to_char(o.tomorrow AT TIME ZONE o.timezone, 'YYYY-MM-DD HH24:MI'), o.timezone)
-                       ELSE format('ask %s instead', split_part(o.over_budget, ': ', 2)) END),
+                       ELSE format('that need more than is left ask %s instead', split_part(o.over_budget, ': ', 2)) END),
            o.now, o.now
     FROM turn t JOIN owed o ON o.scope = t.scope AND o.name = t.name WHERE t.untold
 ),
@@ -140,6 +144,8 @@ waited AS (
 )
 SELECT c.known, v.granted OR v.repeated AS granted, t.scope, t.name, t.reason,
        ceil(extract(epoch FROM t.at - c.now) * 1000)::bigint AS wait_ms, o.over_budget, o.closed_reason,
-       o.tomorrow
+       o.tomorrow, o.tokens_per_minute, o.daily_tokens, o.tokens_used::bigint AS used_tokens,
+       o.tokens_held::bigint AS held_tokens, o.daily_cost_micro, o.cost_used::bigint AS used_cost_micro,
+       o.cost_held::bigint AS held_cost_micro
 FROM mine m CROSS JOIN clock c CROSS JOIN verdict v
 LEFT JOIN turn t ON true LEFT JOIN owed o ON o.scope = t.scope AND o.name = t.name
