@@ -111,6 +111,84 @@ async fn a_slip_sets_nothing() {
     house.producer(&["quota", "set", "m", "daily_cost=1"]).with(2).complains("has no price");
 }
 
+/// What `config check` refuses in the file is refused by hand, in the same words.
+#[tokio::test]
+async fn what_the_file_may_not_say_is_not_set_by_hand() {
+    let house = open().await;
+    let limits = "
+model:
+  prices: {m: {input: 1, output: 2}, n: {input: 1, output: 2}}
+  limits:
+    m: {daily_tokens: 9}
+    n: {daily_tokens: 9, over_budget: {downgrade: m}}
+tasks:
+- {name: nightly, schedule: '@daily', task_type: http_call, payload: {url: 'https://x.example/'}}
+";
+    house.configure("amqp://127.0.0.1:1", limits);
+    let set = |words: &[&'static str]| [&["quota", "set"], words].concat();
+    for (words, code, said) in [
+        (
+            &["m", "daily_tokens=5", "over_budget=downgrade: m"][..],
+            2,
+            "over_budget: leads back to where it began: m → m",
+        ),
+        (
+            &["m", "daily_tokens=5", "over_budget=downgrade: n"],
+            2,
+            "over_budget: leads back to where it began: m → n → m",
+        ),
+        (
+            &["m", "daily_tokens=5", "over_budget=downgrade: nn"],
+            3,
+            "no model nn was ever asked or stands in belfry.yaml; did you mean `n`?",
+        ),
+        (
+            &["nightly", "--schedule", "daily_tokens=5", "over_budget=downgrade: nn"],
+            3,
+            "no model nn was ever asked",
+        ),
+        (
+            &["m", "over_budget=dead"],
+            2,
+            "over_budget: means nothing without `daily_tokens` or `daily_cost`",
+        ),
+        (&["m", "in_flight=10000001"], 2, "expected a whole number from 1 to 10000000"),
+    ] {
+        house.producer(&set(words)).with(code).complains(said);
+    }
+    assert_eq!(house.producer(&["quota", "list", "--json"]).with(0).json(), json!([]));
+
+    // What an earlier hand said counts too, in both directions.
+    house.producer(&set(&["n", "daily_tokens=5", "over_budget=park"])).with(0);
+    house.producer(&set(&["m", "daily_tokens=5", "over_budget=downgrade: n"])).with(0);
+    house.producer(&set(&["m", "over_budget=dead"])).with(0);
+    house.producer(&set(&["m", "over_budget=downgrade: n"])).with(0);
+    let back = house.producer(&set(&["n", "over_budget=downgrade: m"])).with(2);
+    back.complains("n → m → n");
+    house.configure("amqp://127.0.0.1:1", &limits.replace("prices:", "endpoints: {} # "));
+    let free = house.producer(&set(&["nightly", "--schedule", "daily_cost=1"])).with(2);
+    free.complains("names no price");
+}
+
+/// A row for each name that a payload ever had would hide the few that mean something.
+#[tokio::test]
+async fn models_of_which_nothing_is_limited_or_used_are_listed_when_asked_for() {
+    let house = open().await;
+    let attempt = house.claimed(house.given(json!({"url": "https://x.example/"})).await).await;
+    let at = CallStart { task: attempt.task_id, token: attempt.token, step: "s" };
+    called(&house, at, 1, &answered(10, 5)).await;
+    house.producer(&["quota", "set", "m", "in_flight=1"]).with(0);
+    let client = house.database.client().await;
+    let others = "INSERT INTO llm_quotas (scope, name) SELECT 'model', 'rand-' || n FROM generate_series(1, 50) n";
+    client.execute(others, &[]).await.expect("asked once");
+
+    let listed = house.producer(&["quota", "list", "--json"]).with(0).json();
+    let all = house.producer(&["quota", "list", "--all", "--json"]).with(0).json();
+
+    let count = |rows: &Value| rows.as_array().expect("rows").len();
+    assert_eq!((count(&listed), &listed[0]["name"], count(&all)), (1, &json!("m"), 51));
+}
+
 /// The account has no credit; somebody pays, opens the model, and what waited goes on.
 #[tokio::test]
 async fn an_opened_model_calls_its_tasks_back() {

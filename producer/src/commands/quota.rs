@@ -2,10 +2,12 @@
 //!
 //! What is set here counts for the whole fleet at once; belfry.yaml stays as it is.
 
+use std::collections::BTreeSet;
+
 use clap::{Args, Subcommand};
 use serde_json::json;
 use shared::config::{Config, suggestion};
-use shared::domain::quota::{Scope, micro};
+use shared::domain::quota::{MAX_RATE, Scope, circle, micro};
 use shared::store::{Change, LimitChange, QuotaRow, Store};
 
 use super::connect::{Context, actor, bounded};
@@ -16,11 +18,19 @@ use super::output::{self, counted, or_dash, time};
 #[derive(Debug, Subcommand)]
 pub enum Quota {
     /// Lists quotas with what is used of them
-    List,
+    List(List),
     /// Sets limits for the whole fleet, until the entry in belfry.yaml changes
     Set(Set),
     /// Opens a model that its provider has closed, and calls its tasks back
     Open(Open),
+}
+
+/// How many.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Also models that were asked on another day, and of which nothing is limited, used or under way
+    #[arg(long)]
+    all: bool,
 }
 
 /// Which limits.
@@ -47,20 +57,22 @@ pub struct Open {
 /// Runs it.
 pub async fn run(command: Quota, context: &Context) -> Answer {
     match command {
-        Quota::List => bounded("quota list", list(context)).await,
+        Quota::List(args) => bounded("quota list", list(args, context)).await,
         Quota::Set(args) => set(args, context).await,
         Quota::Open(args) => open(args, context).await,
     }
 }
 
-async fn list(context: &Context) -> Answer {
+async fn list(args: List, context: &Context) -> Answer {
     let (_, store) = context.store().await?;
-    let quotas = store.quotas().await?;
+    let mut quotas = store.quotas().await?;
+    // Payloads name models, so these rows may be many.
+    quotas.retain(|quota| args.all || !quota.is_idle());
     if context.json {
         return output::json(&quotas);
     }
     if quotas.is_empty() {
-        output::talk("no model has been asked, and no limit is set");
+        output::talk("no model has been asked today, and no limit is set");
         return Ok(());
     }
     let header = [
@@ -94,7 +106,7 @@ fn listed(quota: &QuotaRow) -> Vec<String> {
         or_dash(quota.tokens_per_minute),
         of(quota.in_flight.to_string(), quota.max_in_flight.map(|most| most.to_string())),
         of(
-            (quota.used_tokens + quota.held_tokens).to_string(),
+            quota.used_tokens.saturating_add(quota.held_tokens).to_string(),
             quota.daily_tokens.map(|most| most.to_string()),
         ),
         of(usd(quota.used_cost + quota.held_cost), quota.daily_cost.map(usd)),
@@ -137,16 +149,10 @@ async fn set(args: Set, context: &Context) -> Answer {
         let entry = config.schedules.iter().find(|schedule| schedule.name == args.name);
         change.timezone = entry.map(|schedule| schedule.timezone);
     }
-    is_known(&store, &config, scope, &args.name).await?;
-    if matches!(change.daily_cost_micro, Change::Set(_))
-        && scope == Scope::Model
-        && !config.model.prices.contains_key(&args.name)
-    {
-        return Err(CommandError::Usage(format!(
-            "{} has no price in model.prices of belfry.yaml, so no cost is counted",
-            args.name
-        )));
-    }
+    let quotas = store.quotas().await?;
+    is_known(&quotas, &config, scope, &args.name)?;
+    let wish = Wish { scope, name: &args.name, change: &change };
+    wish.judge(&quotas, &config)?;
     let done = store.set_quota(scope, &args.name, &change, &actor()).await;
     done.map_err(|error| {
         if error.is_data() {
@@ -162,7 +168,7 @@ async fn set(args: Set, context: &Context) -> Answer {
 async fn open(args: Open, context: &Context) -> Answer {
     let (config, store) = context.store().await?;
     if !store.open_quota(&args.model).await? {
-        is_known(&store, &config, Scope::Model, &args.model).await?;
+        is_known(&store.quotas().await?, &config, Scope::Model, &args.model)?;
         return Err(CommandError::Conflict(format!("model {} is not closed", args.model)));
     }
     changed(&store, Scope::Model, &args.model, context).await
@@ -181,26 +187,78 @@ async fn changed(store: &Store, scope: Scope, name: &str, context: &Context) -> 
 }
 
 /// A slip of the name must not set a limit that nobody meets.
-async fn is_known(store: &Store, config: &Config, scope: Scope, name: &str) -> Answer {
-    let mut known: Vec<String> = match scope {
-        Scope::Schedule => config.schedules.iter().map(|schedule| schedule.name.clone()).collect(),
-        Scope::Model => {
-            let model = &config.model;
-            let named = model.limits.keys().chain(model.prices.keys()).chain(&model.default_model);
-            named.chain(model.endpoints.values().flat_map(|it| &it.models)).cloned().collect()
-        }
+fn is_known(quotas: &[QuotaRow], config: &Config, scope: Scope, name: &str) -> Answer {
+    let mut known: BTreeSet<&str> = match scope {
+        Scope::Schedule => config.schedules.iter().map(|it| it.name.as_str()).collect(),
+        Scope::Model => config.model_names(),
     };
-    let rows = store.quotas().await?.into_iter().filter(|quota| quota.scope == scope.as_str());
-    known.extend(rows.map(|quota| quota.name));
-    known.sort();
-    known.dedup();
-    if known.iter().any(|other| other == name) {
+    let rows = quotas.iter().filter(|quota| quota.scope == scope.as_str());
+    known.extend(rows.map(|quota| quota.name.as_str()));
+    if known.contains(name) {
         return Ok(());
     }
-    let near = suggestion(name, known.iter().map(String::as_str));
+    let near = suggestion(name, known);
     let what = scope.as_str();
     let how = if scope == Scope::Model { "was ever asked or stands" } else { "stands" };
     Err(CommandError::NotFound(format!("no {what} {name} {how} in belfry.yaml{near}")))
+}
+
+/// Limits that somebody wants; what `config check` refuses is refused here, in the same words.
+struct Wish<'a> {
+    scope: Scope,
+    name: &'a str,
+    change: &'a LimitChange,
+}
+
+impl Wish<'_> {
+    fn judge(&self, quotas: &[QuotaRow], config: &Config) -> Answer {
+        let refuse = |what: String| Err(CommandError::Usage(what));
+        let prices = &config.model.prices;
+        if matches!(self.change.daily_cost_micro, Change::Set(_)) {
+            if self.scope == Scope::Model && !prices.contains_key(self.name) {
+                return refuse(format!(
+                    "{} has no price in model.prices of belfry.yaml, so no cost is counted",
+                    self.name
+                ));
+            }
+            if prices.is_empty() {
+                return refuse(
+                    "model.prices of belfry.yaml names no price, so no cost is counted".to_owned(),
+                );
+            }
+        }
+        let Some(policy) = &self.change.over_budget else { return Ok(()) };
+        if !self.has_budget(quotas) {
+            return refuse(
+                "over_budget: means nothing without `daily_tokens` or `daily_cost`".to_owned(),
+            );
+        }
+        let Some(instead) = policy.instead() else { return Ok(()) };
+        if self.scope == Scope::Model
+            && let Some(circle) = circle(self.name, |model| self.instead_of(model, quotas, config))
+        {
+            return refuse(format!("over_budget: leads back to where it began: {circle}"));
+        }
+        is_known(quotas, config, Scope::Model, instead)
+    }
+
+    /// True when a budget is set once the wish is granted.
+    fn has_budget(&self, quotas: &[QuotaRow]) -> bool {
+        let row = quotas.iter().find(|it| it.scope == self.scope.as_str() && it.name == self.name);
+        self.change.daily_tokens.leaves(row.is_some_and(|row| row.daily_tokens.is_some()))
+            || self.change.daily_cost_micro.leaves(row.is_some_and(|row| row.daily_cost.is_some()))
+    }
+
+    /// Who is asked instead of a model once the wish is granted; the file counts where no row stands.
+    fn instead_of(&self, model: &str, quotas: &[QuotaRow], config: &Config) -> Option<String> {
+        let row = quotas.iter().find(|row| row.scope == Scope::Model.as_str() && row.name == model);
+        let policy = match (row, &self.change.over_budget) {
+            (_, Some(policy)) if model == self.name => policy.clone(),
+            (Some(row), _) => row.over_budget.parse().ok()?,
+            (None, _) => config.model.limits.get(model)?.over_budget.clone(),
+        };
+        policy.instead().map(str::to_owned)
+    }
 }
 
 fn is_budget(change: &LimitChange) -> bool {
@@ -257,8 +315,8 @@ fn limit<T: TryFrom<i64>>(text: &str) -> Result<Change<T>, String> {
     if text == "none" {
         return Ok(Change::Lift);
     }
-    // `integer` for rates, `bigint` for tokens.
-    let most = if size_of::<T>() == 4 { i64::from(i32::MAX) } else { i64::MAX };
+    // As in the file: rates, and tokens.
+    let most = if size_of::<T>() == 4 { i64::from(MAX_RATE) } else { i64::MAX };
     let number = text.parse::<i64>().ok().filter(|number| (1..=most).contains(number));
     let number = number.and_then(|number| T::try_from(number).ok());
     number

@@ -77,6 +77,17 @@ pub struct QuotaRow {
     pub waiting: i64,
 }
 
+impl QuotaRow {
+    /// True when nothing is limited, used today, under way, closed or waited for.
+    pub fn is_idle(&self) -> bool {
+        let rates = self.requests_per_minute.is_some() || self.tokens_per_minute.is_some();
+        let budget = self.daily_tokens.is_some() || self.daily_cost.is_some();
+        let limited = rates || budget || self.max_in_flight.is_some() || self.in_file;
+        let counts = [self.used_tokens, self.held_tokens, self.waiting, i64::from(self.in_flight)];
+        !limited && self.set_by.is_none() && self.state == "open" && counts == [0; 4]
+    }
+}
+
 /// What becomes of a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Change<T> {
@@ -87,6 +98,17 @@ pub enum Change<T> {
     Lift,
     /// It is this.
     Set(T),
+}
+
+impl<T> Change<T> {
+    /// True when there is a limit afterwards; `stood`: there was one before.
+    pub fn leaves(&self, stood: bool) -> bool {
+        match self {
+            Self::Keep => stood,
+            Self::Lift => false,
+            Self::Set(_) => true,
+        }
+    }
 }
 
 /// Limits that an operator changes.
