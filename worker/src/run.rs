@@ -140,6 +140,7 @@ impl Worker {
         };
         let (heartbeat, heart) = Heartbeat::start(options, who, slots.clone(), stop_heart.clone())?;
         metrics::known_task_types(handlers.iter().map(|handler| handler.task_type().to_owned()));
+        metrics::known_models(config.model_names().into_iter().map(str::to_owned));
         let config = Arc::new(config);
         let processor = Processor {
             store,

@@ -2,12 +2,12 @@
 //!
 //! The Prometheus page comes from the SDK's own exporter crate rather than from a second registry,
 //! so a measurement is named and counted once. Attributes are words of small sets: never a task id,
-//! and a task type only if it is configured ([`known_task_types`]), because payloads and forged
-//! messages must not create series. GenAI metrics go out under both generations of names.
+//! and a task type or a model only if it is configured ([`known_task_types`], [`known_models`]),
+//! because payloads and forged messages must not create series. GenAI metrics go out under both generations of names.
 
 mod instruments;
+mod labels;
 
-use std::collections::BTreeSet;
 use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
@@ -18,15 +18,14 @@ use prometheus::TextEncoder;
 
 use instruments::Instruments;
 
-use super::names::{self, ERROR_TYPE, belfry, db, gen_ai, messaging};
-use super::spans::{ChatAnswer, Server};
+pub use labels::{known_models, known_task_types};
+use labels::{of_answerer, of_method, of_model, of_type, with_error};
 
-/// Stands for a task type that no configuration knows.
-const OTHER: &str = "other";
+use super::names::{self, belfry, db, gen_ai, messaging};
+use super::spans::{ChatAnswer, Server};
 
 static REGISTRY: LazyLock<prometheus::Registry> = LazyLock::new(prometheus::Registry::new);
 static INSTRUMENTS: OnceLock<Instruments> = OnceLock::new();
-static TASK_TYPES: OnceLock<BTreeSet<String>> = OnceLock::new();
 
 /// Where the meter provider puts what `/metrics` shows.
 pub(super) fn registry() -> &'static prometheus::Registry {
@@ -48,11 +47,6 @@ fn instruments() -> &'static Instruments {
 /// The page `/metrics`, in Prometheus's text format.
 pub fn render() -> Result<String, prometheus::Error> {
     TextEncoder::new().encode_to_string(&REGISTRY.gather())
-}
-
-/// Names the configured task types; all others are counted as `other`. The first call counts.
-pub fn known_task_types(types: impl IntoIterator<Item = String>) {
-    let _ = TASK_TYPES.set(types.into_iter().collect());
 }
 
 /// How an attempt ended: `outcome` is completed, retry, snooze, dead, cancelled or fenced.
@@ -130,8 +124,7 @@ pub fn dead_letters(unclaimed: u64) {
 
 /// One physical HTTP request.
 pub fn http_request(method: &str, took: Duration, error_type: Option<&str>) {
-    let method = KeyValue::new(names::http::METHOD, method.to_owned());
-    let attributes = with_error(vec![method], error_type);
+    let attributes = with_error(vec![of_method(method)], error_type);
     instruments().http_duration.record(took.as_secs_f64(), &attributes);
 }
 
@@ -146,20 +139,18 @@ pub fn db_query(source: &str, took: Duration, error_type: Option<&str>) {
 
 /// A wait for a model's quota.
 pub fn quota_wait(model: &str, waited: Duration) {
-    let model = KeyValue::new(gen_ai::REQUEST_MODEL, model.to_owned());
-    instruments().quota_wait.record(waited.as_secs_f64(), &[model]);
+    instruments().quota_wait.record(waited.as_secs_f64(), &[of_model(model)]);
 }
 
 /// A call that a quota or budget refused.
 pub fn quota_denied(model: &str, reason: &'static str) {
-    let model = KeyValue::new(gen_ai::REQUEST_MODEL, model.to_owned());
-    instruments().quota_denied.add(1, &[model, KeyValue::new(belfry::QUOTA_REASON, reason)]);
+    let reason = KeyValue::new(belfry::QUOTA_REASON, reason);
+    instruments().quota_denied.add(1, &[of_model(model), reason]);
 }
 
 /// An answer taken from the store instead of being paid again.
 pub fn chat_reused(model: &str) {
-    let model = KeyValue::new(gen_ai::REQUEST_MODEL, model.to_owned());
-    instruments().chat_reused.add(1, &[model]);
+    instruments().chat_reused.add(1, &[of_model(model)]);
 }
 
 /// A finished model call, answered or not.
@@ -187,10 +178,10 @@ pub fn chat_ended(call: &ChatMeasures<'_>) {
     let mut base = vec![
         KeyValue::new(gen_ai::OPERATION, "chat"),
         KeyValue::new(gen_ai::PROVIDER, call.provider.to_owned()),
-        KeyValue::new(gen_ai::REQUEST_MODEL, call.model.to_owned()),
+        of_model(call.model),
     ];
     if let Some(model) = &answer.model {
-        base.push(KeyValue::new(gen_ai::RESPONSE_MODEL, model.clone()));
+        base.push(of_answerer(call.model, model));
     }
     if let Some(server) = call.server {
         base.push(KeyValue::new(names::SERVER_ADDRESS, server.host.to_owned()));
@@ -232,11 +223,6 @@ pub fn chat_ended(call: &ChatMeasures<'_>) {
     }
 }
 
-fn of_type(task_type: &str) -> KeyValue {
-    let known = TASK_TYPES.get().is_none_or(|types| types.contains(task_type));
-    KeyValue::new(belfry::TASK_TYPE, if known { task_type.to_owned() } else { OTHER.to_owned() })
-}
-
 fn outcome_is(outcome: &'static str) -> KeyValue {
     KeyValue::new(belfry::OUTCOME, outcome)
 }
@@ -247,11 +233,6 @@ fn of_destination(destination: &str, operation: &'static str) -> Vec<KeyValue> {
         KeyValue::new(messaging::OPERATION_NAME, operation),
         KeyValue::new(messaging::DESTINATION, destination.to_owned()),
     ]
-}
-
-fn with_error(mut attributes: Vec<KeyValue>, error_type: Option<&str>) -> Vec<KeyValue> {
-    attributes.extend(error_type.map(|error| KeyValue::new(ERROR_TYPE, error.to_owned())));
-    attributes
 }
 
 #[cfg(test)]
@@ -269,6 +250,7 @@ mod tests {
         let provider = SdkMeterProvider::builder().with_reader(reader).build();
         start(&provider);
         known_task_types(["http_call".to_owned()]);
+        known_models(["m".to_owned()]);
 
         attempt_ended("http_call", "completed", None);
         for n in 0..1000 {
@@ -293,6 +275,8 @@ mod tests {
         chat_ended(&call);
         chat_ended(&ChatMeasures { answer: None, error_type: Some("timeout"), ..call });
 
+        forge(&call, &answer);
+
         let page = render().expect("page");
         let value = |start: &str, parts: &[&str]| {
             let mut lines = page.lines().filter(|line| line.starts_with(start));
@@ -311,7 +295,8 @@ mod tests {
             Some("1")
         );
         assert_eq!(value("belfry_dead_letters", &[]).as_deref(), Some("3"));
-        assert_eq!(value("belfry_llm_cost_total", &["\"m\""]).as_deref(), Some("0.25"));
+        let cost = value("belfry_llm_cost_total", &["request_model=\"m\""]);
+        assert!(cost.is_some_and(|cost| cost.parse::<f64>().is_ok_and(|it| it >= 0.25)));
         for generation in ["inference", "operation"] {
             let name = format!("gen_ai_client_{generation}_duration_seconds_bucket");
             assert_eq!(value(&name, &["163.84"]).as_deref(), Some("1"), "{name} {page}");
@@ -319,5 +304,43 @@ mod tests {
         let tokens = "gen_ai_client_inference_usage_input_tokens";
         assert_eq!(value(tokens, &["text"]).as_deref(), Some("5"), "{page}");
         assert_eq!(value(tokens, &["timeout", "unknown"]).as_deref(), Some("0"), "{page}");
+        // One of each histogram's series; other words are counted, and together.
+        let series = |name: &str| {
+            page.lines().filter(|line| line.starts_with(name) && !line.contains("_bucket{")).count()
+        };
+        for (name, most) in [
+            ("gen_ai_client_inference_duration_seconds_count{", 70),
+            ("gen_ai_client_inference_usage_input_tokens", 70),
+            ("belfry_quota_wait_seconds_count{", 1),
+            ("http_client_request_duration_seconds_count{", 50),
+            ("db_client_operation_duration_seconds_count{", 50),
+        ] {
+            assert!((1..=most).contains(&series(name)), "{name} {}", series(name));
+        }
+        let forged = ["quota_denied_total", "reused_total"];
+        for name in forged {
+            let lines = page.lines().filter(|line| line.contains(name) && !line.starts_with('#'));
+            let lines: Vec<&str> = lines.collect();
+            assert!(lines.len() == 1 && lines[0].contains("\"other\""), "{name}: {lines:?}");
+        }
+        assert!(!page.contains("rand-"), "a payload's model is a label");
+    }
+
+    /// Names as payloads and servers make them up.
+    fn forge(call: &ChatMeasures<'_>, answer: &ChatAnswer) {
+        for n in 0..1000 {
+            let name = format!("rand-{n}");
+            let status = n.to_string();
+            let answer = ChatAnswer { model: Some(name.clone()), ..answer.clone() };
+            chat_ended(&ChatMeasures { model: &name, answer: Some(&answer), ..*call });
+            let dated = ChatAnswer { model: Some(format!("m-{n}")), ..answer.clone() };
+            chat_ended(&ChatMeasures { answer: Some(&dated), ..*call });
+            chat_ended(&ChatMeasures { answer: None, error_type: Some(&status), ..*call });
+            quota_wait(&name, Duration::ZERO);
+            quota_denied(&name, "daily_cost");
+            chat_reused(&name);
+            http_request(&name, Duration::ZERO, Some(&status));
+            db_query("s", Duration::ZERO, Some(&status));
+        }
     }
 }
