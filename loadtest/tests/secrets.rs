@@ -23,7 +23,7 @@ use tokio_postgres::Client;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The model's key; the endpoint repeats it in its errors.
+/// The model's key; the endpoint repeats it in its errors and in its answers.
 const KEY: &str = "canary-key-7f3a91d0c4";
 /// A second endpoint's: user, password and query of its address.
 const USER: &str = "canary-user-1b7";
@@ -113,7 +113,7 @@ async fn no_canary_sings() {
     ground.clear().await.expect("nothing left behind");
 
     // What was told is worth looking at.
-    assert_eq!(states, ["completed 4", "dead 4"], "the story has gone another way");
+    assert_eq!(states, ["completed 6", "dead 4"], "the story has gone another way");
     assert!(received.spans.iter().any(|span| span.name.starts_with("chat ")));
     assert!(!received.metrics.is_empty() && !received.logs.is_empty());
     let mut sung = String::new();
@@ -164,7 +164,7 @@ async fn prepare(stub: &Stub, private: &Stub) -> Ground {
     Ground::prepare(&base, "canaries", &yaml).await.expect("ground")
 }
 
-/// Four tasks that complete and four that die, each with canaries on its way.
+/// Six tasks that complete and four that die, each with canaries on its way.
 fn work(stub: &Stub, private: &Stub) -> Vec<NewTask> {
     // Both repeat what they were shown.
     let refusal = |what: String| json!({"error": {"message": what, "code": "invalid_api_key"}});
@@ -172,6 +172,16 @@ fn work(stub: &Stub, private: &Stub) -> Vec<NewTask> {
     stub.script("echo", vec![Fault::status(401).body(shown)]);
     let shown = refusal(format!("who is that with {PASSWORD} and {QUERY}?"));
     private.script("private", vec![Fault::status(401).body(shown)]);
+    // So does one that answers, whole and in pieces, wherever it says anything.
+    let parrot = Fault {
+        content: Some(format!("you sent Authorization: Bearer {KEY} and {TOKEN}").into()),
+        reasoning: Some(format!("they sent {KEY}")),
+        model: Some(format!("parrot-{KEY}")),
+        usage: Some(KEY.into()),
+        times: Some(2),
+        ..Fault::default()
+    };
+    stub.script("parrot", vec![parrot]);
     let ask = |model: &str, more: Value| {
         let mut payload = json!({"prompt": format!("say {PROMPT}"), "model": model});
         payload
@@ -191,6 +201,8 @@ fn work(stub: &Stub, private: &Stub) -> Vec<NewTask> {
         ask("m", json!({})),
         ask("m", json!({"stream": true, "temperature": 0.5})),
         ask("stub-404", json!({"fallback": ["m"]})),
+        ask("parrot", json!({})),
+        ask("parrot", json!({"stream": true})),
         call("echo"),
         ask("echo", json!({})),
         ask("private", json!({})),
