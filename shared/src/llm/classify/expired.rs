@@ -81,7 +81,7 @@ mod tests {
     #[track_caller]
     fn check(code: &str, message: &str, expected: bool) {
         let (code, message) = (code.to_owned(), message.to_owned());
-        let body = ErrorBody { code, message, ..ErrorBody::default() };
+        let body = ErrorBody { message, code, ..ErrorBody::default() };
         assert_eq!(tells_of(&body), expected, "{body:?}");
     }
 
