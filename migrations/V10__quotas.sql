@@ -59,7 +59,7 @@ COMMENT ON COLUMN llm_quotas.max_in_flight IS 'calls under way at a time';
 COMMENT ON COLUMN llm_quotas.daily_tokens IS 'input and output tokens a day';
 COMMENT ON COLUMN llm_quotas.daily_cost_micro IS 'millionths of a US dollar a day';
 COMMENT ON COLUMN llm_quotas.timezone IS 'IANA zone whose midnight ends the day';
-COMMENT ON COLUMN llm_quotas.over_budget IS 'what becomes of a task when the day''s budget is spent: park, dead, or downgrade: MODEL';
+COMMENT ON COLUMN llm_quotas.over_budget IS 'what becomes of a task whose call may need more than is left of the day: park, dead, or downgrade: MODEL';
 COMMENT ON COLUMN llm_quotas.file IS 'what belfry.yaml said when it was last applied; NULL where it says nothing';
 COMMENT ON COLUMN llm_quotas.set_by IS 'who set the limits by hand; they count until the file says something new';
 COMMENT ON COLUMN llm_quotas.set_at IS 'when';
@@ -106,6 +106,7 @@ ALTER TABLE llm_calls
     ADD COLUMN budget_day date,
     ADD COLUMN est_tokens bigint,
     ADD COLUMN est_cost_micro bigint;
+COMMENT ON COLUMN llm_calls.usage_estimated IS 'the endpoint named no usage, or one that cannot be; the tokens are our estimate';
 COMMENT ON COLUMN llm_calls.schedule IS 'schedule of the task, by which usage is told';
 COMMENT ON COLUMN llm_calls.task_type IS 'type of the task, by which usage is told';
 COMMENT ON COLUMN llm_calls.day IS 'day it counts on in the zone of the model''s quota; NULL for calls older than quotas';
@@ -147,13 +148,13 @@ BEGIN
         FROM is_now n JOIN was o USING (id)
         CROSS JOIN LATERAL (
             SELECT CASE n.state WHEN 'sent' THEN 0 WHEN 'unknown' THEN coalesce(n.est_tokens, 0)
-                   ELSE coalesce(n.input_tokens, 0) + coalesce(n.output_tokens, 0) END AS tokens,
+                   ELSE coalesce(n.input_tokens, 0)::numeric + coalesce(n.output_tokens, 0) END AS tokens,
                    CASE n.state WHEN 'sent' THEN 0 WHEN 'unknown' THEN coalesce(n.est_cost_micro, 0)
                    ELSE coalesce(n.cost_micro, 0) END AS cost
         ) used_now
         CROSS JOIN LATERAL (
             SELECT CASE o.state WHEN 'sent' THEN 0 WHEN 'unknown' THEN coalesce(o.est_tokens, 0)
-                   ELSE coalesce(o.input_tokens, 0) + coalesce(o.output_tokens, 0) END AS tokens,
+                   ELSE coalesce(o.input_tokens, 0)::numeric + coalesce(o.output_tokens, 0) END AS tokens,
                    CASE o.state WHEN 'sent' THEN 0 WHEN 'unknown' THEN coalesce(o.est_cost_micro, 0)
                    ELSE coalesce(o.cost_micro, 0) END AS cost
         ) used_was
@@ -179,12 +180,13 @@ BEGIN
         GROUP BY q.scope, q.name
     )
     UPDATE llm_quotas q
-    -- Never below nothing: a row that somebody touched by hand must not keep a task from ending.
+    -- Never below nothing and never above a column: a row that somebody touched by hand, or a number
+    -- that nobody can believe, must not keep an answer from being stored.
     SET in_flight = greatest(0, q.in_flight + s.in_flight),
-        held_tokens = greatest(0, q.held_tokens + s.held_tokens),
-        held_cost_micro = greatest(0, q.held_cost_micro + s.held_cost),
-        used_tokens = greatest(0, q.used_tokens + s.used_tokens),
-        used_cost_micro = greatest(0, q.used_cost_micro + s.used_cost),
+        held_tokens = least(9223372036854775807, greatest(0, q.held_tokens + s.held_tokens)),
+        held_cost_micro = least(9223372036854775807, greatest(0, q.held_cost_micro + s.held_cost)),
+        used_tokens = least(9223372036854775807, greatest(0, q.used_tokens + s.used_tokens)),
+        used_cost_micro = least(9223372036854775807, greatest(0, q.used_cost_micro + s.used_cost)),
         latency_ms = CASE WHEN s.took_ms IS NULL THEN q.latency_ms
                           WHEN q.latency_ms = 0 THEN s.took_ms
                           ELSE q.latency_ms * 0.8 + s.took_ms * 0.2 END,
@@ -244,4 +246,4 @@ COMMENT ON COLUMN llm_usage.unknown_cost_micro IS 'the cost of that';
 ALTER TABLE alerts DROP CONSTRAINT IF EXISTS alerts_kind_check;
 ALTER TABLE alerts DROP CONSTRAINT IF EXISTS alerts_kind_known;
 ALTER TABLE alerts ADD CONSTRAINT alerts_kind_word CHECK (kind ~ '^[a-z_]+$');
-COMMENT ON COLUMN alerts.kind IS 'dead: a task was given up; quota: a model is closed until somebody opens it, or a daily budget is spent; test: somebody tries the webhook; else the kind of its episodes';
+COMMENT ON COLUMN alerts.kind IS 'dead: a task was given up; quota: a model is closed until somebody opens it, or a daily budget has no room for a call; test: somebody tries the webhook; else the kind of its episodes';

@@ -84,7 +84,7 @@ async fn case_23_a_usage_that_cannot_be_is_estimated_and_spoils_nothing() {
     let most = i64::MAX;
     let limits = Limits { daily_tokens: Some(1_000_000), ..Limits::default() };
     let quota = Quota { scope: Scope::Model, name: "m".to_owned(), limits };
-    house.store.apply_quotas(&[quota], false).await.expect("applied");
+    house.store.apply_quotas(&[quota], &[]).await.expect("applied");
     let usages = [
         json!({"prompt_tokens": most, "completion_tokens": 0}),
         json!({"prompt_tokens": 5e18, "completion_tokens": 0}),

@@ -179,7 +179,7 @@ async fn a_call_that_can_never_fit_fails_now_and_names_the_limit() {
             "tokens is",
         ),
     ] {
-        house.store.apply_quotas(&[], true).await.expect("lifted");
+        house.store.apply_quotas(&[], &[Scope::Model]).await.expect("lifted");
         limited(&house, "m", limits).await;
 
         let (fate, failure) = fate(house.first("model_invoke", prompt("m", "hi")).await);
