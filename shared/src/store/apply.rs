@@ -8,14 +8,14 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
+use futures::future::try_join;
 
 use super::connect::Store;
 use super::error::Error;
 use super::schedules::{Kept, specs_in};
 use super::session::Session;
 use super::ticks::{DecidedTick, TickInput, tick_in};
-use crate::domain::schedule::Schedule;
+use crate::domain::schedule::{Digest, Schedule};
 
 /// Entries of one statement: as JSON, each is many times its size at rest.
 const CHUNK: usize = 500;
@@ -67,22 +67,24 @@ impl Apply {
         tick_in(self.session()?, None, ticks, self.key_retention).await
     }
 
-    /// Puts entries in force from now on.
+    /// Puts entries in force from now on. While the server takes one chunk, the next is written.
     pub async fn put(&mut self, entries: &[&Schedule]) -> Result<(), Error> {
-        for chunk in entries.chunks(CHUNK) {
-            self.put_chunk(chunk).await?;
+        self.changes |= !entries.is_empty();
+        for pair in entries.chunks(2 * CHUNK) {
+            let (first, second) = pair.split_at(pair.len().min(CHUNK));
+            try_join(self.put_chunk(first), self.put_chunk(second)).await?;
         }
         Ok(())
     }
 
-    async fn put_chunk(&mut self, entries: &[&Schedule]) -> Result<(), Error> {
-        self.changes = true;
+    async fn put_chunk(&self, entries: &[&Schedule]) -> Result<(), Error> {
         let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
-        let specs: Vec<Value> = entries.iter().map(|entry| entry.spec()).collect();
+        let (specs, digests): (Vec<String>, Vec<Digest>) =
+            entries.iter().map(|entry| entry.written()).unzip();
+        let digests: Vec<&[u8]> = digests.iter().map(<[u8; 32]>::as_slice).collect();
         let lines: Vec<&str> = entries.iter().map(|entry| entry.cron.as_str()).collect();
         let zones: Vec<&str> = entries.iter().map(|entry| entry.timezone.name()).collect();
         let types: Vec<&str> = entries.iter().map(|entry| entry.task_type.as_str()).collect();
-        let digests: Vec<Vec<u8>> = entries.iter().map(|entry| entry.digest().to_vec()).collect();
         let revision = self.revision + 1;
         self.session()?
             .query(

@@ -82,11 +82,17 @@ impl Schedule {
         serde_json::to_value(Spec::of(self)).expect("texts, numbers and JSON are always JSON")
     }
 
-    /// What tells it from an entry that says anything else, its name apart.
-    pub fn digest(&self) -> Digest {
+    /// The same as JSON text, and what tells it from an entry that says anything else, its name apart.
+    pub fn written(&self) -> (String, Digest) {
         // In the order of the struct, and a payload's keys are sorted: the same on every host.
-        let text = serde_json::to_vec(&Spec::of(self)).expect("as above");
-        Sha256::digest(text).into()
+        let text = serde_json::to_string(&Spec::of(self)).expect("as above");
+        let digest = Sha256::digest(&text).into();
+        (text, digest)
+    }
+
+    /// Its digest alone.
+    pub fn digest(&self) -> Digest {
+        self.written().1
     }
 
     /// The schedule of a spec that the database kept.
