@@ -54,6 +54,8 @@ pub struct Report {
     pub unchanged: usize,
     /// Ticks that were due under old entries and were decided first.
     pub ticked: usize,
+    /// Schedules whose budget is another one now; a rehearsal does not look at budgets.
+    pub budgets: Vec<String>,
 }
 
 /// An edited schedule.
@@ -83,6 +85,7 @@ impl Report {
             && self.renamed.is_empty()
             && self.changed.is_empty()
             && self.removed.is_empty()
+            && self.budgets.is_empty()
     }
 }
 
@@ -146,6 +149,7 @@ impl Look {
             unchanged: self.diff.unchanged.len() + self.diff.changed.len() - changed.len(),
             changed,
             ticked: 0,
+            budgets: Vec::new(),
         }
     }
 }

@@ -85,6 +85,28 @@ async fn limits_are_set_by_hand_and_listed() {
 }
 
 #[tokio::test]
+async fn budgets_of_the_file_are_in_force_once_it_is_applied() {
+    let house = open().await;
+    let applied = |budget: &str, expected: &[&str]| {
+        let tasks = MODELS.replace("task_type:", &format!("{budget}task_type:"));
+        house.configure("amqp://127.0.0.1:1", &tasks);
+        let report = house.producer(&["schedules", "apply", "--json"]).with(0).json();
+        assert_eq!(report["budgets"], json!(expected), "{report}");
+        let rows = house.producer(&["quota", "list", "--json"]).with(0).json();
+        rows.as_array()
+            .expect("rows")
+            .iter()
+            .map(|row| row["daily_tokens"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(applied("budget: {daily_tokens: 530}, ", &["nightly"]), [530]);
+    assert_eq!(applied("budget: {daily_tokens: 5000}, ", &["nightly"]), [5000]);
+    assert_eq!(applied("budget: {daily_tokens: 5000}, ", &[]), [5000]);
+    let lifted = applied("", &["nightly"]);
+    assert!(lifted.iter().all(Value::is_null), "{lifted:?}");
+}
+
+#[tokio::test]
 async fn a_slip_sets_nothing() {
     let house = open().await;
     for (args, code, said) in [

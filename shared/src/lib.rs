@@ -5,6 +5,7 @@
 //! * [`broker`] — the only room that speaks AMQP. `RabbitMQ` is the wake-up call.
 //! * [`llm`] — the client of model endpoints; it keeps no journal.
 //! * [`config`], [`telemetry`], [`http`], [`shutdown`], [`health`] — what every binary needs at its door.
+//! * [`redact`] — taking secrets out of what is stored and shown.
 //! * [`failpoint`] — places where tests let a process die; compiled out of releases.
 //! * [`sweeps`] and [`relay`] — recovery and publishing, run by any producer and any worker.
 
@@ -16,6 +17,7 @@ pub mod health;
 pub mod http;
 pub mod llm;
 pub mod process;
+pub mod redact;
 pub mod relay;
 pub mod retry;
 pub mod shutdown;

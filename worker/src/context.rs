@@ -228,16 +228,7 @@ impl Context {
 
     /// A copy of a value whose texts, names of fields included, hold no known secret.
     pub fn redacted(&self, value: Value) -> Value {
-        match value {
-            Value::String(text) => Value::String(self.redact(&text)),
-            Value::Array(items) => items.into_iter().map(|item| self.redacted(item)).collect(),
-            Value::Object(fields) => {
-                let redacted =
-                    |(name, item): (String, _)| (self.redact(&name), self.redacted(item));
-                Value::Object(fields.into_iter().map(redacted).collect())
-            }
-            other => other,
-        }
+        shared::redact::value(value, &|text| self.redact(text))
     }
 
     /// Replaces every known secret in a text that leaves the handler (results, errors).

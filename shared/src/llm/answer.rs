@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::request::{ChatRequest, estimated_tokens};
 use super::usage::TokenUsage;
 use crate::domain::tools::{ToolCall, with_own_ids};
+use crate::redact;
 
 /// An answer, as it is stored and reused. JSON: its fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -85,6 +86,7 @@ impl ChatAnswer {
     /// repeats of our secrets must not be.
     #[must_use]
     pub fn redacted(self, redact: impl Fn(&str) -> String) -> Self {
+        let redact = |text: &str| redact::text(text, &redact);
         let maybe = |text: Option<String>| text.map(|text| redact(&text));
         let call = |call: ToolCall| ToolCall {
             id: redact(&call.id),

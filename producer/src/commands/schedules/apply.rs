@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 use shared::config::{self, Config};
+use shared::domain::quota::Scope;
 use shared::domain::schedule::FieldChange;
 use shared::store::Store;
 
@@ -60,7 +61,9 @@ async fn apply(store: &Store, config: &Config) -> Result<Report, CommandError> {
         let read_at = look.file.read_at.map_or(look.file.now, |read_at| read_at.max(look.file.now));
         let said = (read_at, actor.as_str());
         if let Some(report) = applying::apply(store, &config.schedules, &look, said).await? {
-            return Ok(report);
+            let changed = store.apply_quotas(&config.quotas(), &[Scope::Schedule]).await?;
+            let of_schedules = changed.into_iter().filter(|(scope, _)| *scope == Scope::Schedule);
+            return Ok(Report { budgets: of_schedules.map(|(_, name)| name).collect(), ..report });
         }
     }
     Err(CommandError::Conflict("others apply at the same time, again and again; try later".into()))
@@ -83,6 +86,7 @@ fn told(report: &Report, dry_run: bool) -> String {
             alike.from, alike.to
         )
     });
+    list(&mut lines, &report.budgets, |name| format!("$ {name} has another budget"));
     let counts = [
         ("added", report.added.len()),
         ("removed", report.removed.len()),
@@ -150,6 +154,7 @@ mod tests {
             alike: vec![Renamed { from: "old".into(), to: "new".into(), fields: vec![] }],
             unchanged: 3,
             ticked: 1,
+            budgets: vec!["nightly".to_owned()],
         }
     }
 
@@ -163,6 +168,7 @@ mod tests {
     schedule: 0 18 * * * -> 0 19 * * *
     deadline: 60s -> none
 ? new says what old said; if it is the same, `renamed_from: old` keeps its pause and its execution keys
+$ nightly has another budget
 applied as revision 7: 1 added, 1 removed, 1 renamed, 1 changed, 3 unchanged; 1 due tick of old entries decided first";
         assert_eq!(told(&report(), false), expected);
         let rehearsed = told(&report(), true);

@@ -48,7 +48,8 @@ pub(super) fn start_of_newest(
     wanted: u64,
     tz: Tz,
 ) -> DateTime<Utc> {
-    let (after, until) = (zone::clamp(after), zone::clamp(until));
+    // In whole seconds, as instants are: with a fraction between them, the ends would never meet.
+    let [after, until] = [after, until].map(|at| zone::whole_second(zone::clamp(at)));
     let enough = |from: DateTime<Utc>| count(line, from, until, tz) >= wanted;
     // Look back twice as far each time: a dense line is found near its end.
     let mut span = TimeDelta::minutes(1);

@@ -81,6 +81,17 @@ fn beyond_a_hundred_missed_ticks_one_span_counts_the_rest() {
     assert_eq!((plan.older, plan.ticks.len()), (None, MISSED_ROWS));
 }
 
+/// An apply leaves a mark between two seconds, and an outage soon after it begins there.
+#[test]
+fn a_mark_with_a_fraction_has_the_plan_of_its_second() {
+    let every_second = schedule("* * * * * *", CatchUp::All);
+    for seconds in 100..180 {
+        let mark = at(NOW) - TimeDelta::seconds(seconds);
+        let plan = every_second.plan(mark + TimeDelta::milliseconds(601), at(NOW));
+        assert_eq!(plan, every_second.plan(mark, at(NOW)), "{seconds} s after the apply");
+    }
+}
+
 #[test]
 fn a_week_of_every_second_is_planned_at_once() {
     let begun = std::time::Instant::now();
