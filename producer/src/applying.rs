@@ -148,8 +148,7 @@ impl Look {
             alike: self.alike(entries),
             unchanged: self.diff.unchanged.len() + self.diff.changed.len() - changed.len(),
             changed,
-            ticked: 0,
-            budgets: Vec::new(),
+            ..Report::default()
         }
     }
 }

@@ -38,9 +38,6 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
 /// Removed schedules that are named in the log.
 const NAMED: usize = 20;
 
-/// What quotas are of. A file without `tasks` speaks of the first alone.
-const SCOPES: &[Scope] = &[Scope::Model, Scope::Schedule];
-
 /// What leading needs.
 pub struct Candidate {
     /// The database.
@@ -204,7 +201,12 @@ impl Candidate {
             let look = Look::at(store, entries).await?;
             let newest = look.file.read_at.is_none_or(|newest| newest < read_at);
             if newest {
-                let spoken = if self.config.says_tasks { SCOPES } else { &SCOPES[..1] };
+                // A file without `tasks` does not speak of their budgets either.
+                let spoken: &[Scope] = if self.config.says_tasks {
+                    &[Scope::Model, Scope::Schedule]
+                } else {
+                    &[Scope::Model]
+                };
                 self.store.apply_quotas(&self.config.quotas(), spoken).await?;
             }
             if let Some(silence) = self.config.silence() {

@@ -110,6 +110,11 @@ pub fn counted(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
+/// A word in the quotes of a shell.
+pub fn quote(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// Control characters made visible, line breaks and tabs apart.
 fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

@@ -7,6 +7,7 @@ use serde_json::Value;
 use shared::domain::cron::{Cron, parse_zone};
 use shared::store::{Beginning, Ending, Episode, EpisodeKind, MissedTicks, NewestTick, Watched};
 
+use crate::commands::output::quote;
 use crate::commands::schedules::{DEFAULT_LIMIT, MOST};
 
 /// How a schedule that is to tick stands.
@@ -147,11 +148,7 @@ fn mend(missed: &MissedTicks) -> String {
 /// A word as a shell takes it, the last of its command.
 fn word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-./:@%+=,".contains(c);
-    let quoted = if text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    };
+    let quoted = if text.chars().all(plain) { text.to_owned() } else { quote(text) };
     if text.starts_with('-') { format!("-- {quoted}") } else { quoted }
 }
 

@@ -81,7 +81,7 @@ impl Apply {
         let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
         let (specs, digests): (Vec<String>, Vec<Digest>) =
             entries.iter().map(|entry| entry.written()).unzip();
-        let digests: Vec<&[u8]> = digests.iter().map(<[u8; 32]>::as_slice).collect();
+        let digests: Vec<&[u8]> = digests.iter().map(Digest::as_slice).collect();
         let lines: Vec<&str> = entries.iter().map(|entry| entry.cron.as_str()).collect();
         let zones: Vec<&str> = entries.iter().map(|entry| entry.timezone.name()).collect();
         let types: Vec<&str> = entries.iter().map(|entry| entry.task_type.as_str()).collect();

@@ -33,13 +33,11 @@ pub fn known_models(models: impl IntoIterator<Item = String>) {
 }
 
 pub(super) fn of_type(task_type: &str) -> KeyValue {
-    let known = is_known(&TASK_TYPES, task_type);
-    KeyValue::new(belfry::TASK_TYPE, if known { task_type.to_owned() } else { OTHER.to_owned() })
+    KeyValue::new(belfry::TASK_TYPE, configured(&TASK_TYPES, task_type).to_owned())
 }
 
 pub(super) fn of_model(model: &str) -> KeyValue {
-    let known = is_known(&MODELS, model);
-    KeyValue::new(gen_ai::REQUEST_MODEL, if known { model.to_owned() } else { OTHER.to_owned() })
+    KeyValue::new(gen_ai::REQUEST_MODEL, configured(&MODELS, model).to_owned())
 }
 
 /// The name under which a model answers: providers add dates to what was asked for, so foreign names
@@ -63,6 +61,10 @@ pub(super) fn of_method(method: &str) -> KeyValue {
 pub(super) fn with_error(mut labels: Vec<KeyValue>, error_type: Option<&str>) -> Vec<KeyValue> {
     labels.extend(error_type.map(|error| KeyValue::new(ERROR_TYPE, ERRORS.word(error).to_owned())));
     labels
+}
+
+fn configured<'a>(known: &OnceLock<BTreeSet<String>>, word: &'a str) -> &'a str {
+    if is_known(known, word) { word } else { OTHER }
 }
 
 /// Before anything is named, everything is.

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::Entry;
 use super::curl;
+use crate::commands::output::quote;
 
 /// The shell that cron runs lines with.
 const SHELL: &str = "/bin/sh";
@@ -116,10 +117,6 @@ fn quoted<'a>(text: &'a str, word: &mut String) -> Option<&'a str> {
             c => word.push(c),
         }
     }
-}
-
-fn quote(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// A name for a schedule: of the first program that is not only about the surroundings.
