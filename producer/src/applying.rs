@@ -35,6 +35,16 @@ pub struct Look {
     pub diff: Diff,
 }
 
+/// What is in force, as whoever ticks it begins.
+pub struct InForce {
+    /// Counts the applied changes.
+    pub revision: i64,
+    /// Entries of the file, by their places in it, with their marks.
+    pub of_file: Vec<(usize, DateTime<Utc>)>,
+    /// Names of what the file does not have, or not so.
+    pub others: Vec<String>,
+}
+
 /// What an apply did, or would do. JSON: one object with these keys.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
@@ -108,6 +118,25 @@ impl Look {
         changed.chain(renamed).chain(removed).collect()
     }
 
+    /// What is in force as long as nothing is applied.
+    pub fn in_force(&self, entries: &[Schedule]) -> InForce {
+        let others = self.old(entries).into_iter().map(|(name, _)| name.to_owned());
+        InForce {
+            revision: self.file.revision,
+            of_file: self.unchanged(entries).collect(),
+            others: others.collect(),
+        }
+    }
+
+    /// Entries that are in force as they are, with their marks.
+    fn unchanged<'a>(
+        &'a self,
+        entries: &'a [Schedule],
+    ) -> impl Iterator<Item = (usize, DateTime<Utc>)> + 'a {
+        let unchanged = self.diff.unchanged.iter();
+        unchanged.filter_map(|n| Some((*n, self.standing.get(&entries[*n].name)?.mark)))
+    }
+
     /// Added entries that say what a removed one said.
     fn alike(&self, entries: &[Schedule]) -> Vec<Renamed> {
         let removed = self.diff.removed.iter();
@@ -164,14 +193,14 @@ pub async fn rehearse(store: &Store, entries: &[Schedule]) -> Result<Report, Err
     Ok(look.report(entries, differences))
 }
 
-/// Applies a file that was read at an instant of the database's clock. `None` when another was
-/// faster: look again.
+/// Applies a file that was read at an instant of the database's clock; answers what that came to and
+/// what is in force by it. `None` when another was faster: look again.
 pub async fn apply(
     store: &Store,
     entries: &[Schedule],
     look: &Look,
     (read_at, by): (DateTime<Utc>, &str),
-) -> Result<Option<Report>, Error> {
+) -> Result<Option<(Report, InForce)>, Error> {
     let Some(mut apply) = store.begin_apply(look.file.revision).await? else { return Ok(None) };
     let mut differences = Differences::new();
     let mut ticked = 0;
@@ -185,16 +214,22 @@ pub async fn apply(
 
     let diff = &look.diff;
     let put = diff.added.iter().chain(&diff.changed).chain(diff.renamed.iter().map(|r| &r.to));
-    let put: Vec<&Schedule> = put.map(|n| &entries[*n]).collect();
-    apply.put(&put).await?;
+    let put: Vec<usize> = put.copied().collect();
+    let written: Vec<&Schedule> = put.iter().map(|n| &entries[*n]).collect();
+    let ahead = apply.put(&written).await?;
     for rename in &diff.renamed {
         apply.rename(&rename.from, &entries[rename.to].name).await?;
     }
     let renamed = diff.renamed.iter().map(|rename| rename.from.as_str());
     let gone: Vec<&str> = renamed.chain(diff.removed.iter().map(String::as_str)).collect();
     apply.remove(&gone).await?;
+    let now = apply.now();
     report.revision = apply.commit(read_at, by).await?;
-    Ok(Some(report))
+
+    let mark = |n: usize| ahead.get(&entries[n].name).copied().unwrap_or(now);
+    let of_file = look.unchanged(entries).chain(put.into_iter().map(|n| (n, mark(n)))).collect();
+    let in_force = InForce { revision: report.revision, of_file, others: Vec::new() };
+    Ok(Some((report, in_force)))
 }
 
 /// Ticks what was due under old entries; answers how many instants were decided just now.

@@ -35,6 +35,9 @@ const LOOK_FOR_CHANGES: Duration = Duration::from_secs(1);
 /// Least sleep of a standby, which wakes when the lease of another ends.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
 
+/// What was not answered in time, as a warning says it.
+const RENEWAL: &str = "a renewal";
+
 /// Removed schedules that are named in the log.
 const NAMED: usize = 20;
 
@@ -178,7 +181,10 @@ impl Candidate {
             let next = match round.await {
                 Ok(round) => match round? {
                     Round::Until(next) => next,
-                    Round::TermOver => return Ok(Ended::Lost),
+                    Round::Refused => match self.renew(&mut last).await? {
+                        None => continue,
+                        Some(ended) => return Ok(ended),
+                    },
                 },
                 Err(_) => return Ok(Ended::Silence("a round of ticks")),
             };
@@ -197,7 +203,7 @@ impl Candidate {
     /// in force then.
     async fn begin(&self, read_at: DateTime<Utc>, announcer: Announcer) -> Result<Ticker, Error> {
         let (store, entries) = (&self.store, &self.config.schedules);
-        let look = loop {
+        let in_force = loop {
             let look = Look::at(store, entries).await?;
             let newest = look.file.read_at.is_none_or(|newest| newest < read_at);
             if newest {
@@ -217,7 +223,7 @@ impl Candidate {
                         counted(kept, "schedule")
                     );
                 }
-                break look;
+                break look.in_force(entries);
             }
             if !newest {
                 if !look.diff.is_empty() {
@@ -225,22 +231,22 @@ impl Candidate {
                         "schedules of a file that was read later are in force, and ours are not: \
                          restart this producer with that file, or run `producer schedules apply`");
                 }
-                break look;
+                break look.in_force(entries);
             }
-            let Some(report) =
-                applying::apply(store, entries, &look, (read_at, &self.label)).await?
+            let said = (read_at, self.label.as_str());
+            let Some((report, in_force)) = applying::apply(store, entries, &look, said).await?
             else {
                 continue;
             };
-            if look.diff.is_empty() {
-                break look;
+            if !look.diff.is_empty() {
+                tell(&report);
             }
-            tell(&report);
             if report.ticked > 0 {
                 self.relay.poke();
             }
+            break in_force;
         };
-        Ticker::begin(self.store.clone(), announcer, self.config.clone(), look).await
+        Ticker::begin(self.store.clone(), announcer, self.config.clone(), in_force).await
     }
 
     /// The part of a lease in which we act.
@@ -250,19 +256,22 @@ impl Candidate {
 
     /// Renews when it is time; says so when the term is over, or may be.
     async fn keep(&self, last: &mut Renewal) -> Result<Option<Ended>, Error> {
-        const RENEWAL: Ended = Ended::Silence("a renewal");
-        let until = last.asked + self.safe();
         if last.asked.elapsed() >= self.interval {
-            let asking = self.ask(last.term.token);
-            match tokio::time::timeout_at(until, asking).await {
-                Ok(renewed) => match renewed? {
-                    Some(renewed) => *last = renewed,
-                    None => return Ok(Some(Ended::Lost)),
-                },
-                Err(_) => return Ok(Some(RENEWAL)),
-            }
+            return self.renew(last).await;
         }
-        Ok((last.asked.elapsed() >= self.safe()).then_some(RENEWAL))
+        Ok((last.asked.elapsed() >= self.safe()).then_some(Ended::Silence(RENEWAL)))
+    }
+
+    /// Renews the lease and what we know of the database's clock.
+    async fn renew(&self, last: &mut Renewal) -> Result<Option<Ended>, Error> {
+        let until = last.asked + self.safe();
+        match tokio::time::timeout_at(until, self.ask(last.term.token)).await {
+            Ok(Ok(Some(renewed))) => *last = renewed,
+            Ok(Ok(None)) => return Ok(Some(Ended::Lost)),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Ok(Some(Ended::Silence(RENEWAL))),
+        }
+        Ok((last.asked.elapsed() >= self.safe()).then_some(Ended::Silence(RENEWAL)))
     }
 
     /// Does something that may take longer than a lease, unless the term ends meanwhile.

@@ -18,7 +18,7 @@ use shared::telemetry::{metrics, names};
 use tracing::{error, info, warn};
 
 use crate::announcer::Announcer;
-use crate::applying::{self, CHUNK, Look};
+use crate::applying::{CHUNK, InForce};
 use crate::due::{self, Batch, MAX_TICKS};
 
 /// The schedules of a term, with what is next.
@@ -50,8 +50,8 @@ enum Entry {
 pub enum Round {
     /// Look again at this instant, or when something changes.
     Until(Option<DateTime<Utc>>),
-    /// The term is over: step down.
-    TermOver,
+    /// Nothing was decided: the term is over, or the database's clock has gone back. Ask for both.
+    Refused,
 }
 
 impl Ticker {
@@ -60,23 +60,24 @@ impl Ticker {
         store: Store,
         announcer: Announcer,
         config: Arc<Config>,
-        look: Look,
+        in_force: InForce,
     ) -> Result<Self, Error> {
+        let InForce { revision, of_file, others } = in_force;
+        let count = of_file.len() + others.len();
         let mut ticker = Self {
             store,
             announcer,
-            config: config.clone(),
-            revision: look.file.revision,
-            slots: Vec::with_capacity(look.standing.len()),
-            next: BinaryHeap::with_capacity(look.standing.len()),
+            config,
+            revision,
+            slots: Vec::with_capacity(count),
+            next: BinaryHeap::with_capacity(count),
         };
-        for n in &look.diff.unchanged {
-            if let Some(known) = look.standing.get(&config.schedules[*n].name) {
-                ticker.know(Entry::OfFile(*n), known.mark);
-            }
+        for (n, mark) in of_file {
+            ticker.know(Entry::OfFile(n), mark);
         }
-        for old in look.old(&config.schedules).chunks(CHUNK) {
-            for kept in &ticker.store.specs(&applying::names(old)).await? {
+        let names: Vec<&str> = others.iter().map(String::as_str).collect();
+        for page in names.chunks(CHUNK) {
+            for kept in &ticker.store.specs(page).await? {
                 ticker.know_applied(kept);
             }
         }
@@ -94,14 +95,12 @@ impl Ticker {
         });
         for batch in due::batches(due, now) {
             if !self.decide(term, batch, now).await? {
-                if !self.refresh().await? {
-                    return Ok(Round::TermOver);
-                }
-                // Other entries are in force: what they left due is looked at again.
+                let others = self.refresh().await?;
+                // Whatever the reason, what is due is looked at again.
                 for slot in slots {
                     self.plan_next(slot);
                 }
-                return Ok(Round::Until(Some(now)));
+                return Ok(if others { Round::Until(Some(now)) } else { Round::Refused });
             }
         }
         for slot in slots {

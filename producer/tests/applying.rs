@@ -32,7 +32,7 @@ impl House {
         let look = self.look(file).await;
         let said = (look.file.now, "ada@here");
         let report = applying::apply(&self.store, file, &look, said).await.expect("answered");
-        report.expect("nobody else applies")
+        report.expect("nobody else applies").0
     }
 
     async fn mark(&self, name: &str) -> DateTime<Utc> {
@@ -223,6 +223,40 @@ async fn of_two_that_apply_at_once_the_second_looks_again() {
     assert_eq!(again.alike.len(), 1, "both say the same: perhaps a rename");
 }
 
+/// Whoever applies does not read again what is in force by it.
+#[tokio::test]
+async fn an_apply_answers_what_a_look_behind_it_sees() {
+    let house = House::open().await;
+    let back = entry("back", MINUTELY);
+    let first = ["stays", "moves", "was", "goes"].map(|name| entry(name, MINUTELY));
+    house.apply(&[first.as_slice(), std::slice::from_ref(&back)].concat()).await;
+    house.apply(&first).await;
+    // The removed one had decided more than the clock will say when it is there again.
+    let client = house.database.client().await;
+    let ahead = "UPDATE schedules SET mark = mark + interval '1 hour' WHERE name = 'back'";
+    client.batch_execute(ahead).await.expect("set");
+    let renamed_from = Some("was".to_owned());
+    let file = [
+        entry("stays", MINUTELY),
+        entry("moves", "0 18 * * *"),
+        Schedule { renamed_from, ..entry("is", MINUTELY) },
+        entry("comes", MINUTELY),
+        back,
+    ];
+
+    let look = house.look(&file).await;
+    let said = (look.file.now, "ada@here");
+    let applied = applying::apply(&house.store, &file, &look, said).await.expect("answered");
+    let (report, mut answered) = applied.expect("nobody else applies");
+    let mut seen = house.look(&file).await.in_force(&file);
+
+    assert_eq!((answered.revision, report.revision), (seen.revision, seen.revision));
+    answered.of_file.sort_unstable();
+    seen.of_file.sort_unstable();
+    assert_eq!(answered.of_file, seen.of_file);
+    assert_eq!((answered.of_file.len(), answered.others.len(), seen.others.len()), (5, 0, 0));
+}
+
 /// The leader had read its entries before the apply, and its statement comes after it.
 #[tokio::test]
 async fn a_leader_that_does_not_know_the_new_entries_yet_decides_nothing() {
@@ -257,7 +291,7 @@ async fn a_tick_statement_in_flight_is_waited_for() {
     let mut applying = std::pin::pin!(applying::apply(&house.store, &file, &look, said));
     let early = tokio::time::timeout(Duration::from_millis(300), &mut applying).await;
     holder.batch_execute("COMMIT").await.expect("let go");
-    let applied = applying.await.expect("answered").expect("nobody else applies");
+    let (applied, _) = applying.await.expect("answered").expect("nobody else applies");
 
     assert!(early.is_err(), "it waits");
     assert_eq!(applied.changed.len(), 1);

@@ -132,6 +132,23 @@ async fn a_leader_whose_lease_is_over_decides_nothing() {
     assert_eq!(outcomes(&accepted), [Some(TickOutcome::Enqueued)]);
 }
 
+/// The clock that its leader counts from was another one before.
+#[tokio::test]
+async fn an_instant_that_lies_ahead_of_a_clock_set_back_is_not_decided() {
+    let house = House::open().await;
+    let term = house.term().await;
+    let early = TickInput { planned_at: term.now, ..tick(1, Overlap::Allow) };
+    house.database.move_clock(-10).await;
+
+    let one = std::slice::from_ref(&early);
+    let refused = house.store.tick(&term, house.revision, one).await.expect("answered");
+    house.database.move_clock(0).await;
+    let accepted = house.tick(&term, one).await;
+
+    assert!(refused.is_none());
+    assert_eq!(outcomes(&accepted), [Some(TickOutcome::Enqueued)]);
+}
+
 #[tokio::test]
 async fn missed_paused_and_known_keys_are_rows_without_a_new_task() {
     use TickOutcome::{Deduplicated, Enqueued, Missed, Paused};

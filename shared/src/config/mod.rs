@@ -24,6 +24,7 @@ mod reader;
 mod reports;
 mod schedules;
 mod sections;
+mod shelf;
 mod storage;
 mod timing;
 mod types;
@@ -42,6 +43,7 @@ pub use payload::exact_number;
 pub use problems::{Problem, Problems, suggestion};
 use reader::Place;
 pub use schedules::PayloadCheck;
+use shelf::Shelf;
 pub use types::*;
 use yaml::{Node, Stream};
 
@@ -110,19 +112,18 @@ impl Loader<'_> {
         }
         let loading = Loading::new(name, Environment::new(self.variables));
         let mut flaws = Vec::new();
-        // The one section that may be large, and its entries refer to the others, wherever these
-        // stand: it is only counted here, and read from the text at the end.
-        let mut count = 0;
-        let stream = Stream { key: "tasks", take: &mut |_| count += 1 };
+        // The one section that may be large.
+        let mut shelf = Shelf::default();
+        let stream = Stream { key: "tasks", take: &mut |node| shelf.put(&node) };
         let root = yaml::parse(text, &mut flaws, stream);
         for flaw in flaws {
             loading.flaw(flaw);
         }
-        let config = root.map(|root| self.config(&loading, &root, (text, count)));
+        let config = root.map(|root| self.config(&loading, &root, &shelf));
         loading.finish(config)
     }
 
-    fn config(&self, loading: &Loading<'_>, node: &Node, entries: (&str, usize)) -> Config {
+    fn config(&self, loading: &Loading<'_>, node: &Node, shelf: &Shelf) -> Config {
         let place = Place { loading, node, path: String::new(), line: node.line };
         let root = place.section(keys::ROOT);
         let storage = root.section("storage", keys::STORAGE);
@@ -150,7 +151,7 @@ impl Loader<'_> {
             secrets: secret_names,
             directory,
         };
-        let tasks = schedules::schedules(&root, entries, &schedule_context);
+        let tasks = schedules::schedules(&root, shelf, &schedule_context);
         Config {
             path: None,
             name: loading.name.to_owned(),

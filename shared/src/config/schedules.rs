@@ -12,8 +12,9 @@ use super::payload;
 use super::problems::suggestion;
 use super::reader::{Place, Section};
 use super::sections;
+use super::shelf::Shelf;
 use super::timing;
-use super::yaml::{self, Node, Stream};
+use super::yaml::Node;
 use super::{Pool, Price, Scheduler};
 use crate::domain::cron::Cron;
 use crate::domain::execution_key::is_unseen;
@@ -84,29 +85,26 @@ pub(super) struct Tasks {
     pub budgets: BTreeMap<String, Limits>,
 }
 
-/// Reads all entries; those with problems are left out. Of the text, which has about so many, one
-/// after the other is made a node, read and dropped.
-pub(super) fn schedules(
-    root: &Section<'_>,
-    (text, count): (&str, usize),
-    context: &Context<'_>,
-) -> Tasks {
+/// Reads all entries: those that an alias stands for, which are in the tree, and those of the shelf.
+/// What has problems is left out.
+pub(super) fn schedules(root: &Section<'_>, shelf: &Shelf, context: &Context<'_>) -> Tasks {
     let (Some(tasks), Some(root)) = (root.get("tasks"), root.place()) else {
         return Tasks::default();
     };
     let mut entries = Entries {
         context,
         index: 0,
-        names: Names::sized(count),
-        read: Tasks { said: true, schedules: Vec::with_capacity(count), budgets: BTreeMap::new() },
+        names: Names::sized(shelf.len()),
+        read: Tasks {
+            said: true,
+            schedules: Vec::with_capacity(shelf.len()),
+            budgets: BTreeMap::new(),
+        },
     };
-    // Those that an alias stands for.
     for item in tasks.items() {
         entries.take(root.loading, item.node);
     }
-    let take = &mut |node| entries.take(root.loading, &node);
-    // Its flaws are known, and it was read to its end before.
-    let _ = yaml::parse(text, &mut Vec::new(), Stream { key: "tasks", take });
+    shelf.each(|node| entries.take(root.loading, node));
     entries.names.check_renames(root.loading);
     entries.read
 }

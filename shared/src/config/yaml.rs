@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
+use serde::{Deserialize, Serialize};
 
 /// Deepest nesting; recursion below this is certain to fit any stack.
 const MAX_DEPTH: usize = 64;
@@ -16,7 +17,7 @@ const MAX_DEPTH: usize = 64;
 const MAX_ALIASED: usize = 20_000;
 
 /// A value and where it stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Node {
     /// Line, from 1.
     pub line: usize,
@@ -27,7 +28,7 @@ pub(super) struct Node {
 }
 
 /// What a node is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Kind {
     /// A scalar as written. `plain` ones may be numbers, booleans or null.
     Scalar { text: String, plain: bool },
@@ -38,7 +39,7 @@ pub(super) enum Kind {
 }
 
 /// One entry of a mapping.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Entry {
     /// The key as written; one text for all entries that have it.
     pub key: Rc<str>,

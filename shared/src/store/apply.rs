@@ -5,10 +5,12 @@
 //! ticks, and what ticks afterwards knows the new entries. It decides nothing: it is told what
 //! differs.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use futures::future::try_join;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use tokio_postgres::Row;
 
 use super::connect::Store;
 use super::error::Error;
@@ -19,6 +21,9 @@ use crate::domain::schedule::{Digest, Schedule};
 
 /// Entries of one statement: as JSON, each is many times its size at rest.
 const CHUNK: usize = 500;
+
+/// Statements that are on their way at once.
+const IN_FLIGHT: usize = 4;
 
 /// An apply in its transaction. Dropped unfinished, it leaves nothing.
 pub struct Apply {
@@ -67,17 +72,22 @@ impl Apply {
         tick_in(self.session()?, None, ticks, self.key_retention).await
     }
 
-    /// Puts entries in force from now on. While the server takes one chunk, the next is written.
-    pub async fn put(&mut self, entries: &[&Schedule]) -> Result<(), Error> {
+    /// Puts entries in force from now on: each begins at [`now`](Self::now), but for those answered,
+    /// which have a later mark of their own from before the database's clock went back.
+    ///
+    /// While the server takes one chunk, the next is written.
+    pub async fn put(
+        &mut self,
+        entries: &[&Schedule],
+    ) -> Result<HashMap<String, DateTime<Utc>>, Error> {
         self.changes |= !entries.is_empty();
-        for pair in entries.chunks(2 * CHUNK) {
-            let (first, second) = pair.split_at(pair.len().min(CHUNK));
-            try_join(self.put_chunk(first), self.put_chunk(second)).await?;
-        }
-        Ok(())
+        let chunks: Vec<_> = entries.chunks(CHUNK).map(|chunk| self.put_chunk(chunk)).collect();
+        let answers = stream::iter(chunks).buffered(IN_FLIGHT);
+        let ahead: Vec<Vec<Row>> = answers.try_collect().await?;
+        Ok(ahead.iter().flatten().map(|row| (row.get("name"), row.get("mark"))).collect())
     }
 
-    async fn put_chunk(&self, entries: &[&Schedule]) -> Result<(), Error> {
+    async fn put_chunk(&self, entries: &[&Schedule]) -> Result<Vec<Row>, Error> {
         let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
         let (specs, digests): (Vec<String>, Vec<Digest>) =
             entries.iter().map(|entry| entry.written()).unzip();
@@ -92,7 +102,6 @@ impl Apply {
                 &[&names, &specs, &lines, &zones, &types, &digests, &self.now, &revision],
             )
             .await
-            .map(drop)
     }
 
     /// Lets a schedule that was put go on for one that is about to be removed.

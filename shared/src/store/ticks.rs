@@ -105,7 +105,8 @@ pub struct TickRow {
 
 impl Store {
     /// Decides ticks under a term, of entries that were read at a revision. `None` when the term is
-    /// over, or other entries are in force by now ([`Store::revision`] tells).
+    /// over, other entries are in force by now ([`Store::revision`] tells), or the database's clock
+    /// has gone back behind an instant of theirs.
     ///
     /// The caller passes at most one running tick per schedule (see `tick.sql`).
     pub async fn tick(

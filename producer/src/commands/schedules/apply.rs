@@ -60,7 +60,7 @@ async fn apply(store: &Store, config: &Config) -> Result<Report, CommandError> {
         // Whoever applies by hand means it: from here on, this is the file that was read last.
         let read_at = look.file.read_at.map_or(look.file.now, |read_at| read_at.max(look.file.now));
         let said = (read_at, actor.as_str());
-        if let Some(report) = applying::apply(store, &config.schedules, &look, said).await? {
+        if let Some((report, _)) = applying::apply(store, &config.schedules, &look, said).await? {
             let changed = store.apply_quotas(&config.quotas(), &[Scope::Schedule]).await?;
             let of_schedules = changed.into_iter().filter(|(scope, _)| *scope == Scope::Schedule);
             return Ok(Report { budgets: of_schedules.map(|(_, name)| name).collect(), ..report });

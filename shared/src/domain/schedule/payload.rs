@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// A schedule's input as JSON text; cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,20 @@ impl Payload {
 impl From<Value> for Payload {
     fn from(value: Value) -> Self {
         Self(value.to_string().into())
+    }
+}
+
+impl Serialize for Payload {
+    /// As the JSON that it is. Written to a text, no tree is made on the way.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::from)
     }
 }
 

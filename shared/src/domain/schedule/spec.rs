@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{CatchUp, Overlap, Schedule};
+use super::{CatchUp, Overlap, Payload, Schedule};
 use crate::domain::cron::{Cron, parse_zone};
 use crate::domain::retry::RetryPolicy;
 use crate::domain::task::{Priority, Semantics};
@@ -26,7 +26,7 @@ struct Spec<'a> {
     timezone: Cow<'a, str>,
     task_type: Cow<'a, str>,
     pool: Cow<'a, str>,
-    payload: Cow<'a, Value>,
+    payload: Cow<'a, Payload>,
     execution_key_template: Cow<'a, str>,
     timeout_ms: u64,
     retry: RetryPolicy,
@@ -58,7 +58,7 @@ impl<'a> Spec<'a> {
             timezone: schedule.timezone.name().into(),
             task_type: schedule.task_type.as_str().into(),
             pool: schedule.pool.as_str().into(),
-            payload: Cow::Owned(schedule.payload.value()),
+            payload: Cow::Borrowed(&schedule.payload),
             execution_key_template: schedule.execution_key_template.as_str().into(),
             timeout_ms: millis(schedule.timeout),
             retry: schedule.retry,
@@ -105,7 +105,7 @@ impl Schedule {
         let cron = Cron::parse(&spec.cron).map_err(|error| wrong(&error))?;
         Ok(Self {
             timezone: parse_zone(&spec.timezone).map_err(|error| wrong(&error))?,
-            payload: spec.payload.into_owned().into(),
+            payload: spec.payload.into_owned(),
             execution_key_template: spec.execution_key_template.into_owned(),
             timeout: Duration::from_millis(spec.timeout_ms),
             retry: spec.retry,
