@@ -29,13 +29,18 @@ pub struct Ticker {
     config: Arc<Config>,
     /// Of what is in force; a tick statement of another one decides nothing.
     revision: i64,
+    /// Those of removed schedules are empty, and free for others.
     slots: Vec<Option<Known>>,
+    free: Vec<usize>,
+    /// Instants with their slots; what a slot does not say itself was overtaken by an edit.
     next: BinaryHeap<Reverse<(DateTime<Utc>, usize)>>,
 }
 
 struct Known {
     entry: Entry,
     mark: DateTime<Utc>,
+    /// Its next instant, as long as that waits in the heap.
+    next: Option<DateTime<Utc>>,
 }
 
 enum Entry {
@@ -70,18 +75,19 @@ impl Ticker {
             config,
             revision,
             slots: Vec::with_capacity(count),
+            free: Vec::new(),
             next: BinaryHeap::with_capacity(count),
         };
         for (n, mark) in of_file {
-            ticker.know(Entry::OfFile(n), mark);
+            ticker.know(None, Entry::OfFile(n), mark);
         }
         let names: Vec<&str> = others.iter().map(String::as_str).collect();
         for page in names.chunks(CHUNK) {
             for kept in &ticker.store.specs(page).await? {
-                ticker.know_applied(kept);
+                ticker.know_applied(None, kept);
             }
         }
-        info!(schedules = ticker.slots.len(), revision = ticker.revision, "in force");
+        info!(schedules = count, revision = ticker.revision, "in force");
         Ok(ticker)
     }
 
@@ -130,11 +136,11 @@ impl Ticker {
             last.clone_from(&end.name);
             changed += page.len();
             for kept in &page {
-                if let Some(slot) = slots.get(&kept.name) {
-                    self.slots[*slot] = None;
-                }
-                if !kept.removed {
-                    self.know_applied(kept);
+                let slot = slots.get(&kept.name).copied();
+                if kept.removed {
+                    slot.into_iter().for_each(|slot| self.forget(slot));
+                } else {
+                    self.know_applied(slot, kept);
                 }
             }
         }
@@ -143,37 +149,59 @@ impl Ticker {
         Ok(true)
     }
 
-    fn know_applied(&mut self, kept: &Kept) {
+    /// Knows an entry in the slot that it had, or in another.
+    fn know_applied(&mut self, slot: Option<usize>, kept: &Kept) {
         match Schedule::from_spec(&kept.name, &kept.spec) {
-            Ok(schedule) => self.know(Entry::Applied(Box::new(schedule)), kept.mark),
+            Ok(schedule) => self.know(slot, Entry::Applied(Box::new(schedule)), kept.mark),
             // Written by a newer binary: its producer ticks it when it leads.
-            Err(what) => error!(what, "it does not tick"),
+            Err(what) => {
+                error!(what, "it does not tick");
+                slot.into_iter().for_each(|slot| self.forget(slot));
+            }
         }
     }
 
-    fn know(&mut self, entry: Entry, mark: DateTime<Utc>) {
-        self.slots.push(Some(Known { entry, mark }));
-        self.plan_next(self.slots.len() - 1);
+    fn know(&mut self, slot: Option<usize>, entry: Entry, mark: DateTime<Utc>) {
+        let slot = slot.or_else(|| self.free.pop()).unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[slot] = Some(Known { entry, mark, next: None });
+        self.plan_next(slot);
+    }
+
+    fn forget(&mut self, slot: usize) {
+        self.slots[slot] = None;
+        self.free.push(slot);
     }
 
     fn take_due(&mut self, now: DateTime<Utc>) -> Vec<usize> {
         let mut due = Vec::new();
-        while let Some(Reverse((at, slot))) = self.next.peek()
-            && *at <= now
+        while let Some(Reverse((at, slot))) = self.next.peek().copied()
+            && at <= now
             && due.len() < MAX_TICKS
         {
-            due.push(*slot);
             self.next.pop();
+            if let Some(known) = &mut self.slots[slot]
+                && known.next.take_if(|next| *next == at).is_some()
+            {
+                due.push(slot);
+            }
         }
         due
     }
 
+    /// Puts what is next of a slot into the heap; an empty slot has nothing.
     fn plan_next(&mut self, slot: usize) {
-        // A slot whose entry was changed or removed is empty for good.
-        let Some(known) = &self.slots[slot] else { return };
-        if let Some(at) = schedule(&self.config, &known.entry).next_due(known.mark) {
+        let Some(known) = &mut self.slots[slot] else { return };
+        let next = schedule(&self.config, &known.entry).next_due(known.mark);
+        // What waits there already waits once.
+        if let Some(at) = next
+            && known.next != next
+        {
             self.next.push(Reverse((at, slot)));
         }
+        known.next = next;
     }
 
     /// Sends one statement; false when it decided nothing.
