@@ -215,10 +215,10 @@ async fn a_clock_that_jumps_back_repeats_nothing_and_ticks_again_when_it_has_com
 
     let second = TimeDelta::seconds(1);
     assert_whole(&each(&ticks, second), second);
-    let newest = before.last().expect("a tick");
-    let next = ticks.iter().find(|tick| tick.planned_at > newest.planned_at).expect("one more");
-    // By the clock that was set back, it was decided when its time had come.
-    assert!(next.decided_at >= next.planned_at, "{next:?}");
+    // By the clock that was set back, it was decided when its time had come. The first may have been
+    // decided by the clock that the leader had read before.
+    let last = ticks.last().expect("a tick");
+    assert!(last.decided_at >= last.planned_at, "{last:?}");
 }
 
 /// A file is edited, an entry renamed and put back while a leader ticks it every second.
