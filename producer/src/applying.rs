@@ -54,7 +54,7 @@ pub struct Report {
     pub unchanged: usize,
     /// Ticks that were due under old entries and were decided first.
     pub ticked: usize,
-    /// Schedules whose budget is another one now; a rehearsal does not look at budgets.
+    /// Schedules whose budget is another one now.
     pub budgets: Vec<String>,
 }
 

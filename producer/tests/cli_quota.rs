@@ -90,8 +90,11 @@ async fn budgets_of_the_file_are_in_force_once_it_is_applied() {
     let applied = |budget: &str, expected: &[&str]| {
         let tasks = MODELS.replace("task_type:", &format!("{budget}task_type:"));
         house.configure("amqp://127.0.0.1:1", &tasks);
+        let rehearsed = ["schedules", "apply", "--dry-run", "--json"];
+        let rehearsed = house.producer(&rehearsed).with(0).json();
         let report = house.producer(&["schedules", "apply", "--json"]).with(0).json();
         assert_eq!(report["budgets"], json!(expected), "{report}");
+        assert_eq!(rehearsed["budgets"], report["budgets"], "the rehearsal says the same");
         let rows = house.producer(&["quota", "list", "--json"]).with(0).json();
         rows.as_array()
             .expect("rows")
