@@ -204,8 +204,10 @@ async fn tick_old(
     schedules: &HashMap<String, Schedule>,
 ) -> Result<usize, Error> {
     let due = old.iter().filter_map(|kept| Some((schedules.get(&kept.name)?, kept.mark)));
+    let due: Vec<_> = due.collect();
+    let pauses = apply.pause_edges(&due::late(&due, apply.now())).await?;
     let mut ticked = 0;
-    for batch in due::batches(due, apply.now()) {
+    for batch in due::batches(&due, &pauses, apply.now()) {
         let (inputs, _spans): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         let decided = apply.tick(&inputs).await?;
         ticked += decided.iter().filter(|tick| tick.fresh).count();

@@ -6,6 +6,6 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::byte
     AS i (name, spec, cron, timezone, task_type, digest)
 ON CONFLICT (name) DO UPDATE
 SET spec = excluded.spec, cron = excluded.cron, timezone = excluded.timezone,
-    task_type = excluded.task_type, digest = excluded.digest, removed_at = NULL,
+    task_type = excluded.task_type, digest = excluded.digest, removed_at = NULL, renamed_to = NULL,
     mark = greatest(s.mark, excluded.mark), applied_at = excluded.applied_at,
     revision = excluded.revision
