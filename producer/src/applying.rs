@@ -64,7 +64,7 @@ pub struct Report {
     pub unchanged: usize,
     /// Ticks that were due under old entries and were decided first.
     pub ticked: usize,
-    /// Schedules whose budget is another one now; a rehearsal does not look at budgets.
+    /// Schedules whose budget is another one now.
     pub budgets: Vec<String>,
 }
 
@@ -239,8 +239,10 @@ async fn tick_old(
     schedules: &HashMap<String, Schedule>,
 ) -> Result<usize, Error> {
     let due = old.iter().filter_map(|kept| Some((schedules.get(&kept.name)?, kept.mark)));
+    let due: Vec<_> = due.collect();
+    let pauses = apply.pause_edges(&due::late(&due, apply.now())).await?;
     let mut ticked = 0;
-    for batch in due::batches(due, apply.now()) {
+    for batch in due::batches(&due, &pauses, apply.now()) {
         let (inputs, _spans): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         let decided = apply.tick(&inputs).await?;
         ticked += decided.iter().filter(|tick| tick.fresh).count();

@@ -4,10 +4,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
-use shared::domain::schedule::{PlannedTick, Schedule};
+use shared::domain::schedule::{LATE_AFTER, PlannedTick, Schedule};
 use shared::domain::task::TaskId;
 use shared::domain::template::{self, TickContext};
-use shared::store::TickInput;
+use shared::store::{PauseEdges, TickInput};
 use shared::telemetry::names;
 use shared::telemetry::spans::{self, Span};
 use tracing::error;
@@ -21,17 +21,26 @@ pub const LOOK_BACK: TimeDelta = TimeDelta::days(9 * 366);
 /// Ticks of one statement, each with its span.
 pub type Batch = Vec<(TickInput, Span)>;
 
-/// Everything that is due at `now` of schedules with their marks, to be decided batch by batch.
+/// A schedule with its mark.
+pub type Marked<'a> = (&'a Schedule, DateTime<Utc>);
+
+/// The names of those that missed something, of which the pauses matter for [`batches`].
+pub fn late<'a>(schedules: &[Marked<'a>], now: DateTime<Utc>) -> Vec<&'a str> {
+    let is_late = |(schedule, mark): &&Marked<'_>| {
+        schedule.next_due(*mark).is_some_and(|first| now - first > LATE_AFTER)
+    };
+    schedules.iter().filter(is_late).map(|(schedule, _)| schedule.name.as_str()).collect()
+}
+
+/// Everything that is due at `now` of schedules, to be decided batch by batch.
 ///
 /// A batch has at most one running tick of a schedule: the next one is judged by what became of it.
-pub fn batches<'a>(
-    schedules: impl Iterator<Item = (&'a Schedule, DateTime<Utc>)>,
-    now: DateTime<Utc>,
-) -> Vec<Batch> {
+pub fn batches(schedules: &[Marked<'_>], pauses: &PauseEdges, now: DateTime<Utc>) -> Vec<Batch> {
     let mut waves: Vec<Batch> = Vec::new();
     for (schedule, mark) in schedules {
+        let cuts = pauses.get(&schedule.name).map_or(&[][..], Vec::as_slice);
         let mut wave = 0;
-        for (tick, span) in ticks(schedule, mark, now) {
+        for (tick, span) in ticks(schedule, (*mark, now), cuts) {
             if waves.len() <= wave {
                 waves.push(Vec::new());
             }
@@ -53,11 +62,16 @@ fn chunks(mut wave: Batch) -> Vec<Batch> {
     chunks
 }
 
-/// The ticks of a schedule, oldest first: the span of what is too old, then each.
-fn ticks(schedule: &Schedule, mark: DateTime<Utc>, now: DateTime<Utc>) -> Batch {
+/// The ticks of a schedule, oldest first: what is too old as a span, or as several where pauses begin
+/// and end in it, then each.
+fn ticks(
+    schedule: &Schedule,
+    (mark, now): (DateTime<Utc>, DateTime<Utc>),
+    cuts: &[DateTime<Utc>],
+) -> Batch {
     let plan = schedule.plan(mark, now);
     let mut ticks = Vec::with_capacity(plan.ticks.len() + 1);
-    if let Some(older) = &plan.older {
+    for older in plan.older.into_iter().flat_map(|older| schedule.cut(older, cuts)) {
         let (mut input, span) = input(schedule, &PlannedTick { at: older.last, run: false });
         input.first_at = Some(older.first);
         input.count = older.count;

@@ -95,11 +95,7 @@ impl Ticker {
     /// that the lead is renewed in between.
     pub async fn round(&mut self, term: &Term, now: DateTime<Utc>) -> Result<Round, Error> {
         let slots = self.take_due(now);
-        let due = slots.iter().filter_map(|slot| {
-            let known = self.slots[*slot].as_ref()?;
-            Some((schedule(&self.config, &known.entry), known.mark))
-        });
-        for batch in due::batches(due, now) {
+        for batch in self.batches(&slots, now).await? {
             if !self.decide(term, batch, now).await? {
                 let others = self.refresh().await?;
                 // Whatever the reason, what is due is looked at again.
@@ -116,6 +112,17 @@ impl Ticker {
             self.plan_next(slot);
         }
         Ok(Round::Until(self.next.peek().map(|Reverse((at, _))| *at)))
+    }
+
+    /// What these slots have to decide.
+    async fn batches(&self, slots: &[usize], now: DateTime<Utc>) -> Result<Vec<Batch>, Error> {
+        let due = slots.iter().filter_map(|slot| {
+            let known = self.slots[*slot].as_ref()?;
+            Some((schedule(&self.config, &known.entry), known.mark))
+        });
+        let due: Vec<_> = due.collect();
+        let pauses = self.store.pause_edges(&due::late(&due, now)).await?;
+        Ok(due::batches(&due, &pauses, now))
     }
 
     /// Takes over what was applied by others since; false when there was nothing.

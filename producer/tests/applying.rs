@@ -204,6 +204,76 @@ async fn a_pause_by_hand_outlives_a_rename_and_a_second_rename() {
     assert_eq!(house.value("SELECT formerly FROM schedules WHERE name = 'c'").await, "{b,a}");
 }
 
+/// The instants of two pauses were paused and those between them missed, though too many for rows of
+/// their own.
+#[tokio::test]
+async fn a_span_of_an_outage_is_told_apart_where_pauses_begin_and_end() {
+    let house = House::open().await;
+    let secondly = Schedule { catch_up: CatchUp::None, ..entry("beat", "* * * * * *") };
+    house.apply(std::slice::from_ref(&secondly)).await;
+    // Hardly anything is due in the moment between the last two.
+    for (from, to) in [(50, 150), (200, 300), (300, 360)] {
+        house.database.move_clock(from).await;
+        house.store.pause_schedule("beat", Some("ada@here")).await.expect("paused");
+        house.database.move_clock(to).await;
+        house.store.pause_schedule("beat", None).await.expect("resumed");
+    }
+    house.database.move_clock(560).await;
+    let edges = house.store.pause_edges(&["beat"]).await.expect("read")["beat"].clone();
+
+    let edited = Schedule { timeout: Duration::from_secs(7), ..secondly };
+    house.apply(&[edited]).await;
+
+    let ticks = house.ticks("beat").await;
+    let spans: Vec<_> = ticks.iter().filter(|tick| tick.first_at.is_some()).collect();
+    assert!(spans.len() >= 6 && edges.len() == 6, "{spans:?} {edges:?}");
+    for span in &spans {
+        let first = span.first_at.expect("a span");
+        let before = |at: DateTime<Utc>| edges.iter().filter(|edge| **edge <= at).count();
+        assert_eq!(before(first), before(span.planned_at), "none reaches over an edge");
+        let expected = if before(first) % 2 == 1 { "paused" } else { "missed" };
+        assert_eq!(span.outcome, expected, "{span:?} {edges:?}");
+    }
+    let mut last = None;
+    for tick in &ticks {
+        let first = tick.first_at.unwrap_or(tick.planned_at);
+        let next = last.map_or(first, |last: DateTime<Utc>| last + TimeDelta::seconds(1));
+        assert_eq!(first, next, "each instant once: {ticks:?}");
+        last = Some(tick.planned_at);
+    }
+}
+
+/// Who goes on is told by what happened, not by who once had the name.
+#[tokio::test]
+async fn the_heir_of_a_renamed_schedule_is_the_one_that_goes_on_for_it() {
+    let house = House::open().await;
+    let renamed = |name: &str, from: &str| Schedule {
+        renamed_from: Some(from.to_owned()),
+        ..entry(name, "0 18 * * *")
+    };
+    let heir = async |name: &str| {
+        let row = house.store.schedules_ever(Some(name)).await.expect("read").pop().expect("a row");
+        (row.renamed_to, row.heir_removed_at.is_some())
+    };
+    let to = |name: &str, gone| (Some(name.to_owned()), gone);
+    house.apply(&[entry("a", "0 18 * * *")]).await;
+    house.apply(&[renamed("b", "a")]).await;
+    house.apply(&[renamed("c", "b")]).await;
+    assert_eq!((heir("a").await, heir("b").await), (to("c", false), to("c", false)));
+    assert_eq!(heir("c").await, (None, false));
+
+    house.apply(&[]).await;
+    assert_eq!((heir("a").await, heir("c").await), (to("c", true), (None, false)));
+
+    house.apply(&[entry("a", "0 18 * * *")]).await;
+    assert_eq!(heir("a").await, (None, false), "it is back");
+    house.apply(&[]).await;
+    assert_eq!(heir("a").await, (None, false), "this time it was removed");
+    house.apply(&[entry("c", "0 18 * * *")]).await;
+    house.apply(&[renamed("b", "c")]).await;
+    assert_eq!((heir("c").await, heir("b").await), (to("b", false), (None, false)));
+}
+
 #[tokio::test]
 async fn of_two_that_apply_at_once_the_second_looks_again() {
     let house = House::open().await;

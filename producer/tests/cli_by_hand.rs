@@ -259,3 +259,66 @@ async fn what_was_removed_or_renamed_can_still_be_looked_at() {
     assert_eq!(listed(&["schedules", "list", "--all", "--json"]), Some(4));
     house.producer(&["schedules", "show", "never"]).with(3).complains("there is no schedule");
 }
+
+/// What `show` has must not be denied: the answer says what became of it and what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_what_was_removed_or_renamed_is_told_so() {
+    let house = House::open().await;
+    house.configure(NOBODY, SCHEDULES);
+    house.producer(&["schedules", "apply"]).with(0);
+    let entry = |name: &str, from: &str| {
+        format!(
+            "- {{name: {name}, renamed_from: {from}, schedule: '@hourly', task_type: http_call, payload: {{url: 'https://x.example/'}}}}\n"
+        )
+    };
+    let renamed = entry("each_hour", "hourly") + &entry("idle", "resting");
+    house.configure(NOBODY, &format!("tasks:\n{renamed}"));
+    house.producer(&["schedules", "apply"]).with(0);
+    house.configure(NOBODY, &format!("tasks:\n{}", entry("every_hour", "each_hour")));
+    house.producer(&["schedules", "apply"]).with(0);
+
+    for command in ["next", "pause", "resume", "trigger", "backfill"] {
+        let range = ["--from", "2026-11-20T00:00", "--to", "2026-11-30T00:00"];
+        let range = if command == "backfill" { &range[..] } else { &[] };
+        let asked =
+            |name| house.producer(&[&["schedules", command, name][..], range].concat()).with(3);
+        let said = asked("nightly").err;
+        let what = "with an entry in belfry.yaml has it again";
+        assert!(
+            said.contains("nightly was removed at 20") && said.contains(what),
+            "{command}: {said}"
+        );
+        asked("hourly").complains("hourly was renamed to every_hour at 20");
+        let said = asked("resting").err;
+        assert!(said.contains("resting was renamed to idle at 20"), "{command}: {said}");
+        assert!(said.contains(", which was removed at 20"), "{command}: {said}");
+        asked("never")
+            .complains("there is no schedule \"never\" in belfry.yaml or in the database");
+    }
+    let shown = house.producer(&["schedules", "show", "resting"]).with(0).out;
+    assert!(shown.contains(", which is removed since 20"), "{shown}");
+    house.configure(NOBODY, "tasks: []\n");
+    let here = house.producer(&["schedules", "trigger", "every_hour"]).with(3);
+    here.complains("every_hour is in force and not in belfry.yaml");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schedule_with_one_instant_ahead_runs_once_more() {
+    let house = House::open().await;
+    let at = house.store.now().await.expect("the clock") + chrono::TimeDelta::days(1);
+    let once = format!(
+        "tasks:\n- {{name: once, schedule: '{} {} {} {} *', end_at: '{}', task_type: http_call, payload: {{url: 'https://x.example/'}}}}\n",
+        at.format("%-M"),
+        at.format("%-H"),
+        at.format("%-d"),
+        at.format("%-m"),
+        (at + chrono::TimeDelta::days(2)).to_rfc3339(),
+    );
+    house.configure(NOBODY, &once);
+    house.producer(&["schedules", "apply"]).with(0);
+
+    let shown = house.producer(&["schedules", "show", "once", "--json"]).with(0).json();
+
+    assert_eq!(shown["cadence"]["effective"], "once more");
+    assert_eq!(shown["upcoming"].as_array().map(Vec::len), Some(1));
+}

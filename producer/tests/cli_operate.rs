@@ -161,6 +161,23 @@ async fn a_schedule_is_paused_and_resumed_by_name() {
     assert_eq!(shown["spec"]["cron"], "0 18 * * *");
 }
 
+/// A slip of the environment is no wish to have no schedules.
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_that_are_a_variable_without_a_value_are_not_put_in_force() {
+    let house = House::open().await;
+    house.configure(NOBODY, SCHEDULES);
+    house.producer(&["schedules", "apply"]).with(0);
+    house.configure(NOBODY, "tasks: ${NO_SUCH_TASKS}\n");
+
+    let what = "tasks: the variable NO_SUCH_TASKS is not set, and this value is used now";
+    for args in [&["schedules", "apply", "--dry-run"][..], &["schedules", "apply"], &["run"]] {
+        house.producer(args).with(2).complains(what);
+    }
+    let checked = house.producer(&["config", "check"]).with(0).out;
+    assert!(checked.contains("the schedules in force stay"), "{checked}");
+    assert_eq!(house.store.schedules(None).await.expect("read").len(), 2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_instants_need_no_database() {
     let house = House::of(TestDatabase::empty().await);

@@ -140,6 +140,60 @@ fn the_system_s_crontab_and_an_empty_one_load_too() {
     assert_eq!(Desk::new().loads(&empty.out), json!([]));
 }
 
+#[test]
+fn a_crontab_of_another_system_loses_neither_its_first_line_nor_its_variables() {
+    let text = "\u{feff}0 1 * * * /opt/first\r\nDIR=\"/srv/a b\"\r\n0 2 * * * cd \"$DIR\" && ./second\r\n\
+                0 3 * * * curl -f --retry 5000 https://x.example/\r\n";
+    let desk = Desk::new().with("cron.txt", text);
+
+    let said = desk.producer(&["schedules", "import", "--from", "crontab", "cron.txt"]).with(0);
+
+    for part in [
+        "cron.txt:3: second: paused, for it would not run the same: it uses $DIR",
+        "cron.txt:4: curl: note: --retry 5000 is more than is taken here; it became 1000",
+        "3 schedules, 0 left out",
+    ] {
+        assert!(said.err.contains(part), "{part:?} is not said: {}", said.err);
+    }
+    assert_eq!(
+        desk.loads(&said.out),
+        json!([
+            ["first", "0 1 * * *", "UTC", "command", false],
+            ["second", "0 2 * * *", "UTC", "command", true],
+            ["curl", "0 3 * * *", "UTC", "http_call", false],
+        ])
+    );
+}
+
+/// What somebody has to look at is found by its line, and what keeps an entry out is named.
+#[test]
+fn cronjobs_of_a_list_are_told_by_their_lines_and_limits_by_their_keys() {
+    let job = |name: &str, keys: &str| {
+        format!(
+            "- kind: CronJob\n  metadata: {{name: {name}}}\n  spec: {{schedule: '@daily', jobTemplate: {{spec: {{{keys}, \
+             template: {{spec: {{containers: [{{image: i, command: [/bin/x]}}]}}}}}}}}}}\n"
+        )
+    };
+    let text = "kind: List\nitems:\n".to_owned()
+        + &job("a", "backoffLimit: 5000")
+        + &job("b", "activeDeadlineSeconds: 9999999999")
+        + &job("c", "activeDeadlineSeconds: 0");
+    let desk = Desk::new().with("jobs.yaml", &text);
+
+    let said =
+        desk.producer(&["schedules", "import", "--from", "k8s-cronjob", "jobs.yaml"]).with(0);
+
+    for part in [
+        "jobs.yaml:3: a: note: backoffLimit 5000 is more than is taken here; it became 1000",
+        "jobs.yaml:6: b: note: activeDeadlineSeconds 9999999999 is more than is taken here",
+        "jobs.yaml:9: left out: CronJob c: timeout: must be longer than 0",
+        "2 schedules, 1 left out",
+    ] {
+        assert!(said.err.contains(part), "{part:?} is not said: {}", said.err);
+    }
+    desk.loads(&said.out);
+}
+
 const CRONJOBS: &str = "
 apiVersion: batch/v1
 kind: CronJob

@@ -90,8 +90,11 @@ async fn budgets_of_the_file_are_in_force_once_it_is_applied() {
     let applied = |budget: &str, expected: &[&str]| {
         let tasks = MODELS.replace("task_type:", &format!("{budget}task_type:"));
         house.configure("amqp://127.0.0.1:1", &tasks);
+        let rehearsed = ["schedules", "apply", "--dry-run", "--json"];
+        let rehearsed = house.producer(&rehearsed).with(0).json();
         let report = house.producer(&["schedules", "apply", "--json"]).with(0).json();
         assert_eq!(report["budgets"], json!(expected), "{report}");
+        assert_eq!(rehearsed["budgets"], report["budgets"], "the rehearsal says the same");
         let rows = house.producer(&["quota", "list", "--json"]).with(0).json();
         rows.as_array()
             .expect("rows")
@@ -104,6 +107,30 @@ async fn budgets_of_the_file_are_in_force_once_it_is_applied() {
     assert_eq!(applied("budget: {daily_tokens: 5000}, ", &[]), [5000]);
     let lifted = applied("", &["nightly"]);
     assert!(lifted.iter().all(Value::is_null), "{lifted:?}");
+}
+
+#[tokio::test]
+async fn a_schedule_is_shown_with_its_budget_as_the_file_spells_it() {
+    let house = open().await;
+    let shown = |args: &[&str]| house.producer(&[&["schedules", "show", "nightly"], args].concat());
+    let shown = |args: &[&str]| shown(args).with(0);
+    let budget = || shown(&["--json"]).json()["entry"]["budget"].clone();
+    let none = budget();
+    let said = "budget: {daily_cost: 2.5, over_budget: {downgrade: m}}, task_type:";
+    house.configure("amqp://127.0.0.1:1", &MODELS.replace("task_type:", said));
+    let expected = json!({"daily_tokens": null, "daily_cost": 2.5, "over_budget": "downgrade: m"});
+
+    let of_file = budget();
+    house.producer(&["schedules", "apply"]).with(0);
+    house.configure("amqp://127.0.0.1:1", MODELS);
+    let in_force = budget();
+    let told = shown(&[]).out;
+
+    assert_eq!((none, of_file, in_force), (Value::Null, expected.clone(), expected));
+    assert!(
+        told.contains("daily_cost: 2.5\n") && told.contains("over_budget: downgrade: m"),
+        "{told}"
+    );
 }
 
 #[tokio::test]

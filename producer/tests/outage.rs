@@ -354,6 +354,32 @@ async fn what_is_paused_in_an_outage_was_paused_and_not_missed() {
     assert_eq!(missed.expect("read").len(), 0);
 }
 
+/// Each of several pauses in an outage counts, and what lies between them was missed.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leader_tells_the_pauses_of_an_outage_from_the_rest_of_it() {
+    let second = TimeDelta::seconds(1);
+    let tower = open(&entry("beat", "* * * * * *", "catch_up: none")).await;
+    let first = tower.producer("first.log");
+    when(&tower, "beat", "it ticks", |ticks| !ticks.is_empty()).await;
+    first.kill();
+    for (from, to) in [(200, 300), (500, 600)] {
+        tower.house.database.move_clock(from).await;
+        tower.house.store.pause_schedule("beat", Some("ann")).await.expect("paused");
+        tower.house.database.move_clock(to).await;
+        tower.house.store.pause_schedule("beat", None).await.expect("resumed");
+    }
+    tower.house.database.move_clock(800).await;
+
+    let _second = tower.producer("second.log");
+
+    let ticked = |t: &[TickRow]| t.len() > 100 && t.last().is_some_and(|t| t.outcome == "enqueued");
+    let all = when(&tower, "beat", "it ticks again", ticked).await;
+    let instants = each(&all, second);
+    assert_whole(&instants, second);
+    let paused = instants.iter().filter(|(_, outcome)| *outcome == "paused").count();
+    assert!((195..=205).contains(&paused), "{all:?}");
+}
+
 /// The numbers of terms in a log are explained by its own lines: who took over, or what was silent.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_term_is_logged_with_its_reason() {

@@ -16,6 +16,8 @@ mod manual;
 mod problems;
 #[path = "config/timing.rs"]
 mod timing;
+#[path = "config/unset.rs"]
+mod unset;
 
 /// Loads with the given variables.
 fn load_with(text: &str, variables: &[(&str, &str)]) -> Result<Config, Problems> {

@@ -67,6 +67,33 @@ async fn six_starters_migrate_an_empty_database_at_once() {
     database.store().check_schema().await.expect("the right version");
 }
 
+/// A pause that still matters goes on to matter, and who was renamed has the heir that it had.
+#[tokio::test]
+async fn pauses_and_heirs_are_taken_over_by_the_migration_that_keeps_them_anew() {
+    let database = TestDatabase::empty().await;
+    let client = database.client().await;
+    let texts = shared::store::migration_texts();
+    let old = "INSERT INTO schedules (name, spec, cron, timezone, task_type, mark, applied_at, removed_at, formerly, last_pause)
+        VALUES ('a', '{}', '', '', '', '2026-01-02', '2026-01-01', '2026-01-02', '{}', NULL),
+               ('b', '{}', '', '', '', '2026-01-02', '2026-01-02', '2026-01-03', '{a}', '[2026-01-01,2026-01-02)'),
+               ('c', '{}', '', '', '', '2026-01-02', '2026-01-03', NULL, '{b,a}', '[2026-01-02,2026-01-04)')";
+
+    for text in &texts[..12] {
+        client.batch_execute(text).await.expect(text);
+    }
+    client.batch_execute(old).await.expect(old);
+    for text in &texts[12..] {
+        client.batch_execute(text).await.expect(text);
+    }
+
+    let kept = "SELECT name, renamed_to, isempty(pauses) AS none FROM schedules ORDER BY name";
+    let rows = client.query(kept, &[]).await.expect(kept);
+    let heirs: Vec<Option<String>> = rows.iter().map(|row| row.get("renamed_to")).collect();
+    let none: Vec<bool> = rows.iter().map(|row| row.get("none")).collect();
+    assert_eq!(heirs, [Some("b".to_owned()), Some("c".to_owned()), None]);
+    assert_eq!(none, [true, true, false]);
+}
+
 #[tokio::test]
 async fn a_database_without_its_schema_is_named_with_the_command_that_mends_it() {
     let database = TestDatabase::empty().await;

@@ -211,6 +211,59 @@ async fn every_instant_of_a_pause_is_paused_whenever_it_is_decided() {
     assert_eq!(outcomes(&resumed), [Paused, Paused, Missed, Missed].map(Some));
 }
 
+/// Pauses that follow each other while nobody ticks all count, and are forgotten once they are decided.
+#[tokio::test]
+async fn an_earlier_pause_counts_until_its_instants_are_decided() {
+    use TickOutcome::{Enqueued, Missed, Paused};
+    let house = House::open().await;
+    let began = house.store.now().await.expect("the clock").trunc_subsecs(0);
+    let due = |second, run| TickInput {
+        run,
+        planned_at: began + TimeDelta::seconds(second),
+        ..tick(1, Overlap::Allow)
+    };
+    for (from, to) in [(60, 120), (180, 240)] {
+        house.database.move_clock(from).await;
+        house.store.pause_schedule("beat", Some("ann")).await.expect("paused");
+        house.database.move_clock(to).await;
+        house.store.pause_schedule("beat", None).await.expect("resumed");
+    }
+    house.database.move_clock(300).await;
+    let term = house.term().await;
+    let pauses = async || {
+        let edges = house.store.pause_edges(&["beat", "other"]).await.expect("read");
+        edges.get("beat").map_or(0, Vec::len)
+    };
+
+    let kept = pauses().await;
+    let instants = [due(30, false), due(90, false), due(150, false), due(210, false)];
+    let decided = house.tick(&term, &instants).await;
+    let running = house.tick(&term, &[due(211, true)]).await;
+    let left = pauses().await;
+    let later = house.tick(&term, &[due(270, true)]).await;
+
+    assert_eq!(outcomes(&decided), [Missed, Paused, Missed, Paused].map(Some));
+    assert_eq!((outcomes(&running), outcomes(&later)), (vec![Some(Paused)], vec![Some(Enqueued)]));
+    assert_eq!((kept, left, pauses().await), (4, 2, 0), "what is decided needs no pause");
+}
+
+#[tokio::test]
+async fn pausing_answers_with_the_row_and_who_had_paused_it() {
+    let house = House::open().await;
+    let pause = async |by| {
+        let paused = house.store.pause_schedule("beat", by).await.expect("answered");
+        let paused = paused.expect("it is in force");
+        (paused.was_paused_by, paused.row.paused_by)
+    };
+    let (ann, bob) = (Some("ann".to_owned()), "bob");
+
+    assert_eq!(pause(None).await, (None, None));
+    assert_eq!(pause(Some("ann")).await, (None, ann.clone()));
+    assert_eq!(pause(Some(bob)).await, (ann.clone(), ann.clone()));
+    assert_eq!(pause(None).await, (ann, None));
+    assert!(house.store.pause_schedule("never", Some(bob)).await.expect("answered").is_none());
+}
+
 /// Three ticks in a row while nothing finishes.
 #[track_caller]
 fn check(

@@ -1,5 +1,6 @@
 //! `producer schedules`: what the file says, what the database has applied, and what comes next.
 
+mod absent;
 mod apply;
 mod backfill;
 mod cadence;

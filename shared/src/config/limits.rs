@@ -21,7 +21,8 @@ pub(super) fn limits(
     prices: &BTreeMap<String, Price>,
     timezone: chrono_tz::Tz,
 ) -> BTreeMap<String, Limits> {
-    let entries = model.entries("limits");
+    let entries: Vec<_> =
+        model.entries("limits").into_iter().filter_map(|(n, p)| Some((n, p.whole()?))).collect();
     let mut read = BTreeMap::new();
     for (name, place) in &entries {
         let section = place.clone().section(keys::MODEL_LIMIT);
@@ -105,7 +106,7 @@ pub(super) fn schedule_budget(
     entry: &Section<'_>,
     prices: &BTreeMap<String, Price>,
 ) -> Option<Limits> {
-    let section = entry.get("budget")?.section(keys::BUDGET);
+    let section = entry.whole("budget")?.section(keys::BUDGET);
     let budget = budget(&section);
     if let Some(place) = section.get("daily_cost")
         && prices.is_empty()

@@ -43,6 +43,7 @@ pub use payload::exact_number;
 pub use problems::{Problem, Problems, suggestion};
 use reader::Place;
 pub use schedules::PayloadCheck;
+pub use sections::MOST_RETRIES;
 use shelf::Shelf;
 pub use types::*;
 use yaml::{Node, Stream};

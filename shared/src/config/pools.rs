@@ -28,16 +28,14 @@ fn default_pools() -> Vec<Pool> {
 
 /// `task_pools`.
 pub(super) fn pools(root: &Section<'_>) -> Vec<Pool> {
-    if root.get("task_pools").is_none() {
-        return default_pools();
-    }
-    if let Some(place) = root.get("task_pools")
-        && root.entries("task_pools").is_empty()
-    {
+    let Some(place) = root.whole("task_pools") else { return default_pools() };
+    let entries = place.entries();
+    if entries.is_empty() {
         place.problem("it has no pool, so nothing could run; drop the key for the default pools");
     }
     let mut pool_of: HashMap<String, String> = HashMap::new();
-    let pools = root.entries("task_pools").into_iter().map(|(name, place)| {
+    let given = entries.into_iter().filter_map(|(name, place)| Some((name, place.whole()?)));
+    let pools = given.map(|(name, place)| {
         check::report(&place, check::pool_name(name));
         let section = place.section(keys::POOL);
         let max_workers = section.get("max_workers").and_then(|place| place.integer(1..=MAX_SLOTS));

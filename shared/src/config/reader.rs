@@ -47,9 +47,14 @@ impl<'a> Section<'a> {
         value
     }
 
+    /// The key's mapping or list, whole: see [`Place::whole`].
+    pub(super) fn whole(&self, key: &str) -> Option<Place<'a>> {
+        self.get(key)?.whole()
+    }
+
     /// A nested mapping with fixed keys; an absent one has no keys.
     pub(super) fn section(&self, key: &str, keys: Keys) -> Section<'a> {
-        match self.get(key) {
+        match self.whole(key) {
             Some(place) => place.section(keys),
             None => Section { place: None, entries: &[] },
         }
@@ -57,7 +62,7 @@ impl<'a> Section<'a> {
 
     /// The entries of a mapping with free names.
     pub(super) fn entries(&self, key: &str) -> Vec<(&'a str, Place<'a>)> {
-        self.get(key).map(|place| place.entries()).unwrap_or_default()
+        self.whole(key).map(|place| place.entries()).unwrap_or_default()
     }
 
     /// The section's own place, for problems between its keys.
@@ -74,7 +79,8 @@ impl<'a> Place<'a> {
 
     /// Says something that does no harm.
     pub(super) fn note(&self, what: &str) {
-        let text = format!("{}:{}: {}: {what}", self.loading.name, self.line, self.path);
+        let path = if self.path.is_empty() { String::new() } else { format!("{}: ", self.path) };
+        let text = format!("{}:{}: {path}{what}", self.loading.name, self.line);
         self.loading.notes.borrow_mut().push((self.line, text));
     }
 
@@ -87,6 +93,31 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// A mapping or a list, or what stands in its place. A variable without a value does not: as
+    /// everywhere, it is noted and counts as absent.
+    pub(super) fn whole(self) -> Option<Place<'a>> {
+        match self.variable() {
+            Some(expanded) if !expanded.unset.is_empty() => {
+                self.note_unset(&expanded.unset);
+                None
+            }
+            Some(expanded) => Some(self).filter(|_| !expanded.text.trim().is_empty()),
+            None => Some(self),
+        }
+    }
+
+    /// True for a scalar with a variable that has no value.
+    pub(super) fn is_unset(&self) -> bool {
+        self.variable().is_some_and(|expanded| !expanded.unset.is_empty())
+    }
+
+    /// A scalar in which a variable takes part.
+    fn variable(&self) -> Option<Expanded> {
+        let Kind::Scalar { text, .. } = &self.node.kind else { return None };
+        let expanded = self.loading.environment.expand(text).ok()?;
+        Some(expanded).filter(|expanded| expanded.from_variable)
+    }
+
     /// Says that something else was expected.
     pub(super) fn expected(&self, what: &str) {
         let found = match &self.node.kind {
@@ -97,10 +128,17 @@ impl<'a> Place<'a> {
         self.problem(format!("expected {what}, found {found}"));
     }
 
+    /// Says that a mapping or a list was expected, unless its place is empty ([`Place::whole`]).
+    fn expected_whole(&self, what: &str) {
+        if let Some(place) = self.clone().whole() {
+            place.expected(what);
+        }
+    }
+
     /// Reads a mapping with fixed keys; each unknown one is a problem.
     pub(super) fn section(self, keys: Keys) -> Section<'a> {
         let Kind::Map(entries) = &self.node.kind else {
-            self.expected("a mapping (key: value)");
+            self.expected_whole("a mapping (key: value)");
             return Section { place: None, entries: &[] };
         };
         for entry in entries {
@@ -123,7 +161,7 @@ impl<'a> Place<'a> {
     /// The entries of a mapping with free names.
     pub(super) fn entries(&self) -> Vec<(&'a str, Place<'a>)> {
         let Kind::Map(entries) = &self.node.kind else {
-            self.expected("a mapping (name: value)");
+            self.expected_whole("a mapping (name: value)");
             return Vec::new();
         };
         entries.iter().map(|entry| (&*entry.key, self.child(entry))).collect()
@@ -132,7 +170,7 @@ impl<'a> Place<'a> {
     /// The items of a list.
     pub(super) fn items(&self) -> Vec<Place<'a>> {
         let Kind::List(items) = &self.node.kind else {
-            self.expected("a list");
+            self.expected_whole("a list");
             return Vec::new();
         };
         let place = |(index, node): (usize, &'a Node)| Place {

@@ -88,7 +88,7 @@ pub(super) struct Tasks {
 /// Reads all entries: those that an alias stands for, which are in the tree, and those of the shelf.
 /// What has problems is left out.
 pub(super) fn schedules(root: &Section<'_>, shelf: &Shelf, context: &Context<'_>) -> Tasks {
-    let (Some(tasks), Some(root)) = (root.get("tasks"), root.place()) else {
+    let (Some(tasks), Some(root)) = (root.whole("tasks"), root.place()) else {
         return Tasks::default();
     };
     let mut entries = Entries {
@@ -267,8 +267,12 @@ fn task_type(place: &Place<'_>, pools: &[Pool]) -> Option<(String, String)> {
 }
 
 fn payload(section: &Section<'_>, task_type: Option<&str>, context: &Context<'_>) -> Value {
-    let Some(place) = section.get("payload") else {
+    let Some(place) = section.whole("payload") else {
         let empty = Value::Object(serde_json::Map::new());
+        if section.get("payload").is_some_and(|place| place.is_unset()) {
+            // Nothing to judge yet.
+            return empty;
+        }
         if let (Some(task_type), Some(place)) = (task_type, section.place())
             && let Err(what) = (context.payload_check)(task_type, &empty)
         {

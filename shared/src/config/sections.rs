@@ -32,6 +32,8 @@ pub const DEFAULT_STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 pub const DEFAULT_ACK_EARLY_ABOVE: Duration = Duration::from_mins(10);
 /// RabbitMQ closes a channel that holds a delivery longer than this, unless told otherwise.
 const BROKER_CONSUMER_TIMEOUT: Duration = Duration::from_mins(30);
+/// Most that `max_retry` takes: with hours between them, tries beyond these are no retries.
+pub const MOST_RETRIES: u64 = 1000;
 /// Default of `limits.crash_limit`.
 pub const DEFAULT_CRASH_LIMIT: u64 = 3;
 /// Default of `limits.drain`; what stops a worker must have more patience than that.
@@ -79,7 +81,7 @@ pub(super) fn scheduler(section: &Section<'_>) -> Scheduler {
 /// `max_retry`, `retry_backoff_base` and `retry_backoff_max` of a section, over defaults.
 pub(super) fn retry(section: &Section<'_>, default: RetryPolicy) -> RetryPolicy {
     let duration = |key: &str| section.get(key).and_then(|place| place.duration());
-    let max_retry = section.get("max_retry").and_then(|place| place.integer(0..=1000));
+    let max_retry = section.get("max_retry").and_then(|place| place.integer(0..=MOST_RETRIES));
     let given_base = duration("retry_backoff_base");
     let given_max = duration("retry_backoff_max");
     let base = given_base.unwrap_or(default.base);
@@ -194,7 +196,7 @@ pub(super) fn retention(section: &Section<'_>) -> Retention {
 pub(super) fn session_tools(root: &Section<'_>) -> Vec<String> {
     let section = root.section("handlers", keys::HANDLERS);
     let section = section.section("agent_session", keys::AGENT_SESSION);
-    let Some(place) = section.get("tools") else {
+    let Some(place) = section.whole("tools") else {
         return DEFAULT_SESSION_TOOLS.map(str::to_owned).to_vec();
     };
     let tools = place.items().into_iter().filter_map(|place| {

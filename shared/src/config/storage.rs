@@ -81,7 +81,8 @@ pub(super) fn model(
         check::model_url,
     );
     let prices = section.entries("prices").into_iter();
-    let prices = prices.map(|(name, place)| (name.to_owned(), price(place))).collect();
+    let prices =
+        prices.filter_map(|(name, place)| Some((name.to_owned(), price(place.whole()?)))).collect();
     Model {
         base_url,
         api_key: secret_or_variable(
@@ -135,6 +136,7 @@ fn endpoints(model: &Section<'_>) -> BTreeMap<String, Endpoint> {
 fn fallback(model: &Section<'_>) -> BTreeMap<String, Vec<String>> {
     let mut all = BTreeMap::new();
     for (name, place) in model.entries("fallback") {
+        let Some(place) = place.whole() else { continue };
         let models: Vec<String> = place.items().iter().filter_map(Place::required_text).collect();
         if models.len() > MAX_FALLBACKS {
             place.problem(format!("names more than {MAX_FALLBACKS} models"));

@@ -14,7 +14,7 @@ use tokio_postgres::Row;
 
 use super::connect::Store;
 use super::error::Error;
-use super::schedules::{Kept, specs_in};
+use super::schedules::{Kept, PauseEdges, pause_edges_in, specs_in};
 use super::session::Session;
 use super::ticks::{DecidedTick, TickInput, tick_in};
 use crate::domain::schedule::{Digest, Schedule};
@@ -65,6 +65,11 @@ impl Apply {
     /// The entries in force under these names.
     pub async fn old(&self, names: &[&str]) -> Result<Vec<Kept>, Error> {
         specs_in(self.session()?, names).await
+    }
+
+    /// As [`Store::pause_edges`].
+    pub async fn pause_edges(&self, names: &[&str]) -> Result<PauseEdges, Error> {
+        pause_edges_in(self.session()?, names).await
     }
 
     /// Decides ticks that were due under old entries; at most one running tick per schedule.

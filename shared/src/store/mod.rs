@@ -65,7 +65,7 @@ pub use prune::{CHUNK, INCARNATIONS, Pruned};
 pub use quotas::{Change, LimitChange, QuotaRow, WAKE_STEP};
 pub use record::{Completion, Recorded};
 pub use relay::Unpublished;
-pub use schedules::{FileInForce, Kept, ScheduleRow};
+pub use schedules::{FileInForce, Kept, PauseEdges, Paused, ScheduleRow};
 pub use server::{OpenMatters, Server};
 pub use settlement::{Action, Settlement};
 pub use steps::{SessionSpent, StoredStep};

@@ -239,6 +239,27 @@ impl Store {
             .collect()
     }
 
+    /// The entries of a scope that applying these would change, by name.
+    pub async fn differing_quotas(
+        &self,
+        quotas: &[Quota],
+        scope: Scope,
+    ) -> Result<Vec<String>, Error> {
+        let own = || quotas.iter().filter(|quota| quota.scope == scope);
+        let names: Vec<&str> = own().map(|quota| quota.name.as_str()).collect();
+        let files: Vec<Value> = own().map(|quota| quota.limits.spec()).collect();
+        let sql = include_str!("sql/quota_differs.sql");
+        let rows = self.query(sql, &[&names, &files, &scope.as_str()]).await?;
+        Ok(rows.iter().map(|row| row.get("name")).collect())
+    }
+
+    /// What the file in force says of a quota ([`Limits::spec`]); what was set by hand is not in it.
+    pub async fn quota_of_file(&self, scope: Scope, name: &str) -> Result<Option<Value>, Error> {
+        let sql = include_str!("sql/quota_file.sql");
+        let row = self.query_opt(sql, &[&scope.as_str(), &name]).await?;
+        Ok(row.map(|row| row.get("file")))
+    }
+
     /// As a daemon begins: until it is done, or `stop`. Nothing may run without its limits.
     pub async fn begin_quotas(&self, quotas: &[Quota], stop: &CancellationToken) {
         let mut pauses = Pauses::new();

@@ -74,8 +74,10 @@ pub struct ScheduleRow {
     pub now: DateTime<Utc>,
     /// No longer in force since.
     pub removed_at: Option<DateTime<Utc>>,
-    /// The one that goes on for it, where it was renamed.
+    /// The one that goes on for it, where it was renamed; the last one, where that was renamed again.
     pub renamed_to: Option<String>,
+    /// Since when that one is gone itself.
+    pub heir_removed_at: Option<DateTime<Utc>>,
     /// Last tick.
     pub last_at: Option<DateTime<Utc>>,
     /// Its outcome.
@@ -85,6 +87,18 @@ pub struct ScheduleRow {
     /// True when that has another payload than the tick wanted.
     pub last_other_payload: bool,
 }
+
+/// A schedule that was paused or resumed.
+#[derive(Clone, Debug)]
+pub struct Paused {
+    /// As it is now.
+    pub row: ScheduleRow,
+    /// Who had paused it before.
+    pub was_paused_by: Option<String>,
+}
+
+/// By schedule, where its pauses begin and end, in order.
+pub type PauseEdges = HashMap<String, Vec<DateTime<Utc>>>;
 
 impl Store {
     /// The file in force.
@@ -159,33 +173,56 @@ impl Store {
         removed: bool,
     ) -> Result<Vec<ScheduleRow>, Error> {
         let rows = self.query(include_str!("sql/schedules.sql"), &[&name, &removed]).await?;
-        Ok(rows
-            .iter()
-            .map(|row| ScheduleRow {
-                name: row.get("name"),
-                cron: row.get("cron"),
-                timezone: row.get("timezone"),
-                task_type: row.get("task_type"),
-                mark: row.get("mark"),
-                applied_at: row.get("applied_at"),
-                paused_at: row.get("paused_at"),
-                paused_by: row.get("paused_by"),
-                spec: row.get("spec"),
-                now: row.get("now"),
-                removed_at: row.get("removed_at"),
-                renamed_to: row.get("renamed_to"),
-                last_at: row.get("last_at"),
-                last_outcome: row.get("last_outcome"),
-                last_task: row.get("last_task"),
-                last_other_payload: row.get("last_other_payload"),
-            })
-            .collect())
+        Ok(rows.iter().map(row_of).collect())
     }
 
-    /// Pauses a schedule (`by` somebody) or resumes it (`None`); false when there is none.
-    pub async fn pause_schedule(&self, name: &str, by: Option<&str>) -> Result<bool, Error> {
+    /// Pauses a schedule (`by` somebody) or resumes it (`None`); `None` when there is none.
+    pub async fn pause_schedule(
+        &self,
+        name: &str,
+        by: Option<&str>,
+    ) -> Result<Option<Paused>, Error> {
         let row = self.query_opt(include_str!("sql/pause_schedule.sql"), &[&name, &by]).await?;
-        Ok(row.is_some())
+        Ok(row.map(|row| Paused { was_paused_by: row.get("was_paused_by"), row: row_of(&row) }))
+    }
+
+    /// Where pauses by hand begin and end that may hold undecided instants, of those of these
+    /// schedules that have any.
+    pub async fn pause_edges(&self, names: &[&str]) -> Result<PauseEdges, Error> {
+        pause_edges_in(&self.session().await?, names).await
+    }
+}
+
+pub(super) async fn pause_edges_in(session: &Session, names: &[&str]) -> Result<PauseEdges, Error> {
+    let mut all = PauseEdges::new();
+    if names.is_empty() {
+        return Ok(all);
+    }
+    for row in session.query(include_str!("sql/pause_edges.sql"), &[&names]).await? {
+        all.entry(row.get("name")).or_default().push(row.get("edge"));
+    }
+    Ok(all)
+}
+
+fn row_of(row: &Row) -> ScheduleRow {
+    ScheduleRow {
+        name: row.get("name"),
+        cron: row.get("cron"),
+        timezone: row.get("timezone"),
+        task_type: row.get("task_type"),
+        mark: row.get("mark"),
+        applied_at: row.get("applied_at"),
+        paused_at: row.get("paused_at"),
+        paused_by: row.get("paused_by"),
+        spec: row.get("spec"),
+        now: row.get("now"),
+        removed_at: row.get("removed_at"),
+        renamed_to: row.get("renamed_to"),
+        heir_removed_at: row.get("heir_removed_at"),
+        last_at: row.get("last_at"),
+        last_outcome: row.get("last_outcome"),
+        last_task: row.get("last_task"),
+        last_other_payload: row.get("last_other_payload"),
     }
 }
 

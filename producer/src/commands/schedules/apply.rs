@@ -31,17 +31,19 @@ pub struct Apply {
 /// Runs it.
 pub async fn run(args: &Apply, context: &Context) -> Answer {
     let config = config::load_checked(context.config.as_deref(), &request::check_for)?;
+    // As `run` does: an entry with a variable that has no value must not get into force. First, since
+    // tasks that are such a variable are not said either.
+    config.require_complete("tasks")?;
     if let Some(silence) = config.silence() {
         return Err(CommandError::Usage(format!(
             "{silence}, so there is nothing to apply, and the schedules in force stay; write `tasks: []` to remove them all"
         )));
     }
-    // As `run` does: an entry with a variable that has no value must not get into force.
-    config.require_complete("tasks")?;
     let store = connect::store(&config)?;
     store.check_schema().await?;
     let report = if args.dry_run {
-        applying::rehearse(&store, &config.schedules).await?
+        let budgets = store.differing_quotas(&config.quotas(), Scope::Schedule).await?;
+        Report { budgets, ..applying::rehearse(&store, &config.schedules).await? }
     } else {
         apply(&store, &config).await?
     };

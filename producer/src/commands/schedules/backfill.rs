@@ -86,7 +86,7 @@ struct Document<'a> {
 
 pub(super) async fn backfill(args: Backfill, context: &Context) -> Answer {
     let config = context.config()?;
-    let entry = hand::entry(&args.name, &config)?;
+    let entry = hand::entry(&args.name, &config, context).await?;
     let (Due::At(from), Due::At(to)) = (args.from, args.to) else {
         return Err(CommandError::Usage("--from and --to are instants".to_owned()));
     };

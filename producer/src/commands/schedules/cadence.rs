@@ -38,10 +38,12 @@ impl Gaps {
 /// Plan and truth of one schedule. JSON: `{"effective","planned","measured","ticks","last_run"}`.
 #[derive(Clone, Debug, Default)]
 pub struct Cadence {
-    /// Between its next instants.
-    pub planned: Option<Gaps>,
+    /// Instants ahead, as far as they were counted.
+    ahead: usize,
+    /// Between them.
+    planned: Option<Gaps>,
     /// What its last ticks came to; `None` where it has not been applied.
-    pub recent: Option<RecentTicks>,
+    recent: Option<RecentTicks>,
 }
 
 impl Serialize for Cadence {
@@ -59,9 +61,18 @@ impl Serialize for Cadence {
 }
 
 impl Cadence {
+    /// Of its next instants, and of what its last ticks came to.
+    pub(super) fn of(ahead: &[DateTime<Utc>], recent: Option<RecentTicks>) -> Self {
+        Self { ahead: ahead.len(), planned: Gaps::of(ahead), recent }
+    }
+
     /// What really happens, in a few words.
     pub(super) fn effective(&self) -> String {
-        let planned = self.planned.map_or_else(|| "never again".to_owned(), Gaps::told);
+        let planned = match (self.planned, self.ahead) {
+            (Some(gaps), _) => gaps.told(),
+            (None, 0) => "never again".to_owned(),
+            (None, _) => "once more".to_owned(),
+        };
         let Some(recent) = &self.recent else { return planned };
         let all: i64 = recent.outcomes.values().sum();
         let run = recent.outcomes.get("enqueued").copied().unwrap_or(0);
@@ -147,8 +158,13 @@ mod tests {
     fn check(runs: Vec<DateTime<Utc>>, outcomes: &[(&'static str, i64)], expected: &str) {
         let outcomes: BTreeMap<_, _> = outcomes.iter().copied().collect();
         let recent = RecentTicks { runs, outcomes, ..RecentTicks::default() };
-        let cadence = Cadence { planned: Gaps::of(&every(5, 8)), recent: Some(recent) };
-        assert_eq!(cadence.effective(), expected);
+        assert_eq!(Cadence::of(&every(5, 8), Some(recent)).effective(), expected);
+    }
+
+    #[test]
+    fn one_instant_ahead_is_not_none() {
+        let planned = |count| Cadence::of(&every(5, count), None).effective();
+        assert_eq!([0, 1, 2].map(planned), ["never again", "once more", "every 5m"]);
     }
 
     #[test]
@@ -182,7 +198,7 @@ mod tests {
         let trouble = |last_not_started| {
             let last_state = Some("cancelled".to_owned());
             let recent = RecentTicks { last_state, last_not_started, ..RecentTicks::default() };
-            Cadence { planned: None, recent: Some(recent) }.trouble()
+            Cadence::of(&[], Some(recent)).trouble()
         };
         assert_eq!(trouble(false).as_deref(), Some("task cancelled"));
         assert_eq!(trouble(true).as_deref(), Some("task not started by its deadline"));

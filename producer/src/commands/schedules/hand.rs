@@ -10,7 +10,9 @@ use shared::domain::task::{Due, NewTask, TaskId};
 use shared::domain::template::{self, TickContext};
 use shared::store::{HandRun, ScheduleRow, Store};
 
-use super::line::{line, unknown};
+use super::absent::absent_from_file;
+use super::line::line;
+use crate::commands::connect::Context;
 use crate::commands::error::CommandError;
 use crate::commands::output::{self, time};
 use crate::commands::request;
@@ -31,9 +33,14 @@ pub(super) enum KeyOf {
 }
 
 /// The file's entry, with every variable that it uses.
-pub(super) fn entry<'a>(name: &str, config: &'a Config) -> Result<&'a Schedule, CommandError> {
-    let at = config.schedules.iter().position(|entry| entry.name == name);
-    let at = at.ok_or_else(|| unknown(name, config))?;
+pub(super) async fn entry<'a>(
+    name: &str,
+    config: &'a Config,
+    context: &Context,
+) -> Result<&'a Schedule, CommandError> {
+    let Some(at) = config.schedules.iter().position(|entry| entry.name == name) else {
+        return Err(absent_from_file(name, config, context).await);
+    };
     config.require_complete(&format!("tasks[{at}]"))?;
     Ok(&config.schedules[at])
 }
@@ -153,7 +160,7 @@ tasks:
     #[test]
     fn each_kind_of_run_has_its_key_and_the_payload_of_its_instant() {
         let config = config();
-        let entry = entry("sync", &config).expect("there");
+        let entry = &config.schedules[0];
         let instant = at("2026-11-29T18:00:00Z");
 
         let keyed = |key| run(entry, instant, key).expect("rendered").task;
@@ -171,7 +178,7 @@ tasks:
     #[test]
     fn a_range_has_both_its_ends() {
         let config = config();
-        let entry = entry("sync", &config).expect("there");
+        let entry = &config.schedules[0];
         let listed = |from: &str, to: &str| instants(entry, at(from), at(to)).count();
 
         assert_eq!(listed("2026-11-29T18:00:00Z", "2026-11-29T20:00:00Z"), 3);

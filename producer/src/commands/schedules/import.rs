@@ -116,6 +116,15 @@ impl Entry {
     }
 }
 
+/// A number of the other file, or the most that is taken here: such a limit is as good as none, and no
+/// reason to leave an entry out.
+fn at_most(most: u64, what: &str, number: u64, entry: &mut Entry) -> u64 {
+    if number > most {
+        entry.note(format!("{what} {number} is more than is taken here; it became {most}"));
+    }
+    number.min(most)
+}
+
 pub(super) fn import(args: &Import, context: &Context) -> Answer {
     let text = read(&args.file)?;
     let name = if args.file == "-" { "stdin" } else { args.file.as_str() };
@@ -162,7 +171,8 @@ fn read(file: &str) -> Result<String, CommandError> {
             MAX_FILE_BYTES >> 20
         ))));
     }
-    Ok(text)
+    // What Windows writes in front of a text would be a part of its first line.
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
 /// Names are unique: the second `backup` is `backup_2`.

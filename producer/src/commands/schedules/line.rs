@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use shared::config::{Config, suggestion};
+use shared::config::Config;
 use shared::domain::clock;
 use shared::domain::schedule::{Schedule, changes};
 use shared::store::{ScheduleRow, Store};
@@ -50,8 +50,10 @@ pub struct Line {
     pub paused_by: Option<String>,
     /// No longer in force since.
     pub removed_at: Option<DateTime<Utc>>,
-    /// The one that goes on for it, where it was renamed.
+    /// The one that goes on for it, where it was renamed; the last one, where that was renamed again.
     pub renamed_to: Option<String>,
+    /// Since when that one is gone itself.
+    pub heir_removed_at: Option<DateTime<Utc>>,
     /// True when this file has it.
     pub in_file: bool,
     /// True when it is in force.
@@ -116,6 +118,7 @@ pub(super) fn line(entry: Option<&Schedule>, row: Option<&ScheduleRow>) -> Optio
         in_file: entry.is_some(),
         removed_at,
         renamed_to: row.and_then(|row| row.renamed_to.clone()),
+        heir_removed_at: row.and_then(|row| row.heir_removed_at),
         applied: row.is_some() && ticks,
         differs: row.is_some() && entry.is_some_and(|entry| !changes(&schedule, entry).is_empty()),
         name: schedule.name,
@@ -167,14 +170,4 @@ pub(super) fn upcoming(
 ) -> Vec<DateTime<Utc>> {
     let next = |at: &DateTime<Utc>| schedule.next_due(*at);
     std::iter::successors(next(&from), next).take(count).collect()
-}
-
-/// There is no such schedule.
-pub(super) fn unknown(name: &str, config: &Config) -> CommandError {
-    let names = config.schedules.iter().map(|entry| entry.name.as_str());
-    CommandError::NotFound(format!(
-        "there is no schedule {name:?} in {} or in the database{}",
-        config.name,
-        suggestion(name, names)
-    ))
 }

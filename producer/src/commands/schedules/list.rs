@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use shared::store::RecentTicks;
 
-use super::cadence::{Cadence, Gaps};
+use super::cadence::Cadence;
 use super::line::{self, Line};
 use crate::commands::connect::Context;
 use crate::commands::error::Answer;
@@ -42,7 +42,7 @@ pub(super) async fn list(args: &List, context: &Context) -> Answer {
         let line: Line = line::line(entry, row)?;
         let schedule = line::in_force(entry, row)?;
         let (_, planned) = line::ahead(&schedule, row, 0);
-        let cadence = Cadence { planned: Gaps::of(&planned), recent: recent.remove(&line.name) };
+        let cadence = Cadence::of(&planned, recent.remove(&line.name));
         Some(Listed { line, cadence })
     };
     if !rows.is_empty() {
@@ -92,8 +92,14 @@ pub fn behind(line: &Line) -> Option<String> {
 /// Whether it ticks, in words.
 pub(super) fn standing(line: &Line) -> String {
     if let Some(at) = line.removed_at {
-        let what = line.renamed_to.as_ref().map(|to| format!("renamed to {to}"));
-        return format!("{} since {}", what.unwrap_or_else(|| "removed".to_owned()), time(at));
+        let at = time(at);
+        return match (&line.renamed_to, line.heir_removed_at.map(time)) {
+            (Some(heir), None) => format!("renamed to {heir} since {at}"),
+            (Some(heir), Some(gone)) => {
+                format!("renamed to {heir} since {at}, which is removed since {gone}")
+            }
+            (None, _) => format!("removed since {at}"),
+        };
     }
     let paused = line.paused_by.as_ref().map(|by| format!("paused by {by}"));
     let state = match (paused, behind(line)) {

@@ -4,7 +4,8 @@ use clap::Args;
 use shared::config::Config;
 use shared::store::ScheduleRow;
 
-use super::line::{self, from, in_force, unknown, upcoming};
+use super::absent::{absent, away, ever};
+use super::line::{self, from, in_force, upcoming};
 use crate::commands::connect::{self, Context};
 use crate::commands::error::{Answer, CommandError};
 use crate::commands::output::{self, time};
@@ -21,8 +22,10 @@ pub struct Next {
 
 pub(super) async fn next(args: &Next, context: &Context) -> Answer {
     let config = context.config()?;
-    let row = match applied(&args.name, &config).await {
-        Ok(row) => row,
+    let entry = config.schedules.iter().find(|entry| entry.name == args.name);
+    let known = match known(&args.name, &config).await {
+        Ok(known) => known,
+        Err(error) if entry.is_none() => return Err(away(&args.name, &config, &error)),
         Err(error) => {
             output::talk(&format!(
                 "note: from the file alone, since the database cannot say what is in force: {error}"
@@ -30,16 +33,17 @@ pub(super) async fn next(args: &Next, context: &Context) -> Answer {
             None
         }
     };
-    let entry = config.schedules.iter().find(|entry| entry.name == args.name);
-    let schedule = in_force(entry, row.as_ref()).ok_or_else(|| unknown(&args.name, &config))?;
-    let line = line::line(entry, row.as_ref());
+    let row = known.as_ref().filter(|row| row.removed_at.is_none());
+    let schedule = in_force(entry, row);
+    let schedule = schedule.ok_or_else(|| absent(&args.name, &config, known.as_ref()))?;
+    let line = line::line(entry, row);
     if line.as_ref().is_some_and(|line| line.differs) {
         output::talk(&format!("note: {} says otherwise and is not applied yet", config.name));
     }
     if let Some(by) = line.and_then(|line| line.paused_by) {
         output::talk(&format!("note: it is paused by {by} and makes no tasks until it is resumed"));
     }
-    let from = from(row.as_ref());
+    let from = from(row);
     let instants: Vec<String> =
         upcoming(&schedule, from, args.count.into()).into_iter().map(time).collect();
     if instants.is_empty() {
@@ -53,8 +57,8 @@ pub(super) async fn next(args: &Next, context: &Context) -> Answer {
     if context.json { output::json(&instants) } else { output::text(&instants.join("\n")) }
 }
 
-async fn applied(name: &str, config: &Config) -> Result<Option<ScheduleRow>, CommandError> {
+async fn known(name: &str, config: &Config) -> Result<Option<ScheduleRow>, CommandError> {
     let store = connect::store(config)?;
     store.check_schema().await?;
-    Ok(store.schedules(Some(name)).await?.pop())
+    ever(name, &store).await
 }

@@ -1,8 +1,10 @@
 //! `producer schedules pause` and `resume`: each may be repeated, and says what it found.
 
 use shared::domain::schedule::Schedule;
+use shared::store::Paused;
 
-use super::line::{self, in_force, unknown};
+use super::absent::{absent, ever};
+use super::line::{self, in_force};
 use crate::commands::connect::Context;
 use crate::commands::error::{Answer, CommandError};
 use crate::commands::output;
@@ -10,13 +12,10 @@ use crate::commands::output;
 pub(super) async fn pause(name: &str, by: Option<&str>, context: &Context) -> Answer {
     let (config, store) = context.store().await?;
     let entry = config.schedules.iter().find(|entry| entry.name == name);
-    let was = store.schedules(Some(name)).await?.pop().and_then(|row| row.paused_by);
-    let done = store.pause_schedule(name, by).await?;
-    let row = store.schedules(Some(name)).await?.pop().filter(|_| done);
-    let Some(row) = row else {
+    let Some(Paused { row, was_paused_by: was }) = store.pause_schedule(name, by).await? else {
         return Err(match entry {
             Some(_) => CommandError::Conflict(unapplied(name, by, &config.name)),
-            None => unknown(name, &config),
+            None => absent(name, &config, ever(name, &store).await?.as_ref()),
         });
     };
     let says_paused = |schedule: Schedule| schedule.paused;

@@ -1,11 +1,13 @@
 //! `producer schedules show`: one schedule with its last ticks, its runs by hand and its next instants.
 
 use serde_json::{Value, json};
+use shared::domain::quota::{Limits, Scope, dollars};
 use shared::domain::schedule::{Schedule, changes};
 use shared::store::{ByHandRow, TickRow};
 
-use super::cadence::{Cadence, Gaps};
-use super::line::{self, in_force, unknown};
+use super::absent::{absent, ever};
+use super::cadence::Cadence;
+use super::line::{self, in_force};
 use super::list::{OTHER_PAYLOAD, outcome, standing};
 use crate::commands::connect::Context;
 use crate::commands::error::Answer;
@@ -16,23 +18,30 @@ const SHOWN: usize = 5;
 
 pub(super) async fn show(name: &str, context: &Context) -> Answer {
     let (config, store) = context.store().await?;
-    let row = store.schedules_ever(Some(name)).await?.pop();
+    let known = ever(name, &store).await?;
     let entry = config.schedules.iter().find(|entry| entry.name == name);
-    let row = line::present(entry, row.as_ref());
-    let schedule = in_force(entry, row).ok_or_else(|| unknown(name, &config))?;
+    let row = line::present(entry, known.as_ref());
+    let (Some(schedule), Some(line)) = (in_force(entry, row), line::line(entry, row)) else {
+        return Err(absent(name, &config, known.as_ref()));
+    };
     let leader = line::leader(&store).await?;
-    let line = line::line(entry, row).ok_or_else(|| unknown(name, &config))?;
     let ticks = store.ticks(Some(name), SHOWN as i64).await?;
     let by_hand = store.runs_by_hand(name, SHOWN as i64).await?;
     let (upcoming, planned) = line::ahead(&schedule, row, SHOWN);
     let recent = store.recent_ticks(Some(name)).await?.pop();
-    let cadence = Cadence { planned: Gaps::of(&planned), recent };
+    let cadence = Cadence::of(&planned, recent);
+    let budget = match row {
+        Some(_) => store.quota_of_file(Scope::Schedule, name).await?,
+        None => config.budgets.get(name).map(Limits::spec),
+    };
+    let budget = budget.map(|spec| budget_of(&spec));
     let meaning = schedule.cron.explain(schedule.timezone);
     if context.json {
         let mut document = json!(line);
         document["explanation"] = meaning.into();
         document["cadence"] = json!(cadence);
         document["entry"] = fields_of(&schedule);
+        document["entry"]["budget"] = json!(budget);
         document["spec"] = row.map_or(Value::Null, |row| row.spec.clone());
         document["upcoming"] = json!(upcoming);
         document["ticks"] = json!(ticks);
@@ -50,6 +59,7 @@ pub(super) async fn show(name: &str, context: &Context) -> Answer {
         ("last outcome", line.last_outcome.is_some().then(|| outcome(&line, &cadence))),
         ("payload", Some(output::pretty(&schedule.payload.value()))),
         ("policies", policies(&schedule)),
+        ("budget", budget.as_ref().map(said)),
         ("next", listed(&upcoming, |at| time(*at))),
         ("last ticks", listed(&ticks, ticked)),
         ("by hand", listed(&by_hand, asked)),
@@ -60,6 +70,25 @@ pub(super) async fn show(name: &str, context: &Context) -> Answer {
 fn fields_of(schedule: &Schedule) -> Value {
     let fields = schedule.fields().into_iter();
     Value::Object(fields.map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+/// A budget as the file spells it, of what is kept of it ([`Limits::spec`]).
+fn budget_of(spec: &Value) -> Value {
+    json!({
+        "daily_tokens": spec["daily_tokens"],
+        "daily_cost": spec["daily_cost_micro"].as_i64().map(dollars),
+        "over_budget": spec["over_budget"],
+    })
+}
+
+/// A line for each key that is not null.
+fn said(keys: &Value) -> String {
+    let keys = keys.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let told = keys.map(|(key, value)| match value {
+        Value::String(text) => format!("{key}: {text}"),
+        other => format!("{key}: {other}"),
+    });
+    told.collect::<Vec<_>>().join("\n")
 }
 
 /// What it says beside its line, zone, type and payload, where that is no default.

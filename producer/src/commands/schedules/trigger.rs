@@ -50,7 +50,7 @@ struct Made {
 
 pub(super) async fn trigger(args: Trigger, context: &Context) -> Answer {
     let config = context.config()?;
-    let entry = hand::entry(&args.name, &config)?;
+    let entry = hand::entry(&args.name, &config, context).await?;
     let herald = Herald::start(&config);
     let (_, store) = context.store().await?;
     hand::in_force(entry, &store, &config).await?;

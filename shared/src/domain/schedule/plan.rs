@@ -71,6 +71,33 @@ impl Schedule {
         Plan { ticks: judged.chain(normal).collect(), older, new_mark }
     }
 
+    /// A span in parts of which none reaches over one of these moments, oldest first.
+    ///
+    /// Parts of an outage that were paused are so told from those that were missed.
+    pub fn cut(&self, span: MissedSpan, cuts: &[DateTime<Utc>]) -> Vec<MissedSpan> {
+        let before = |at: DateTime<Utc>| at - TimeDelta::nanoseconds(1);
+        let part = |first, last| MissedSpan {
+            first,
+            last,
+            count: self.cron.count(before(first), last, self.timezone),
+        };
+        let mut parts = Vec::new();
+        let mut first = span.first;
+        for cut in cuts.iter().filter(|cut| **cut <= span.last) {
+            if let Some(last) = self.previous(*cut, before(first))
+                && let Some(next) = self.next_due(last)
+            {
+                parts.push(part(first, last));
+                first = next;
+            }
+        }
+        if parts.is_empty() {
+            return vec![span];
+        }
+        parts.push(part(first, span.last));
+        parts
+    }
+
     /// What should have been decided by now and is not: instants after `mark` that are older than
     /// [`LATE_AFTER`]. `None` while a leader keeps up.
     pub fn overdue(&self, mark: DateTime<Utc>, now: DateTime<Utc>) -> Option<MissedSpan> {

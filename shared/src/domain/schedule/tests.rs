@@ -53,6 +53,29 @@ fn the_latest_gives_way_to_a_tick_that_is_just_due() {
 }
 
 #[test]
+fn a_span_is_cut_where_asked_and_no_instant_is_lost() {
+    let beat = schedule("*/10 * * * *", CatchUp::None);
+    let span = MissedSpan {
+        first: at("2026-11-30T10:00:00Z"),
+        last: at("2026-11-30T11:00:00Z"),
+        count: 7,
+    };
+    let cut = |cuts: &[&str]| {
+        let cuts: Vec<_> = cuts.iter().map(|cut| at(&format!("2026-11-30T{cut}Z"))).collect();
+        let told = |part: MissedSpan| {
+            format!("{}-{} {}", part.first.format("%R"), part.last.format("%R"), part.count)
+        };
+        beat.cut(span, &cuts).into_iter().map(told).collect::<Vec<_>>().join(", ")
+    };
+
+    assert_eq!(cut(&[]), "10:00-11:00 7");
+    assert_eq!(cut(&["09:00:00", "10:00:00", "11:00:01"]), "10:00-11:00 7");
+    assert_eq!(cut(&["10:20:00", "10:30:01"]), "10:00-10:10 2, 10:20-10:30 2, 10:40-11:00 3");
+    assert_eq!(cut(&["10:21:00", "10:29:00"]), "10:00-10:20 3, 10:30-11:00 4", "none between");
+    assert_eq!(cut(&["11:00:00"]), "10:00-10:50 6, 11:00-11:00 1");
+}
+
+#[test]
 fn nothing_older_than_the_window_runs() {
     let mark = "2026-11-30T09:10:00Z";
     check("0 * * * *", CatchUp::All, mark, NOW, "-10:00:00 -11:00:00 +12:00:00");

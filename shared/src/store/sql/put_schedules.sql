@@ -10,8 +10,8 @@ WITH put AS (
     ON CONFLICT (name) DO UPDATE
     SET spec = excluded.spec, cron = excluded.cron, timezone = excluded.timezone,
         task_type = excluded.task_type, digest = excluded.digest, removed_at = NULL,
-        mark = greatest(s.mark, excluded.mark), applied_at = excluded.applied_at,
-        revision = excluded.revision
+        renamed_to = NULL, mark = greatest(s.mark, excluded.mark),
+        applied_at = excluded.applied_at, revision = excluded.revision
     RETURNING s.name, s.mark
 )
 SELECT name, mark FROM put WHERE mark > $7

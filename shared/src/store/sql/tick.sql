@@ -37,9 +37,9 @@ timed AS (
 fresh AS (
     SELECT i.*, k.task_id AS known, k.payload_hash AS known_hash,
            -- A pause comes before all else: nobody waits for its instants. A span of which a part only lies
-           -- in a pause by hand was missed, and so is not hidden.
+           -- in a pause by hand was missed, and so is not hidden; the caller cuts spans where pauses begin and end.
            CASE WHEN i.paused OR i.began_at >= s.paused_at
-                     OR s.last_pause @> tstzrange(i.began_at, i.planned_at, '[]') THEN 'paused'
+                     OR s.pauses @> tstzrange(i.began_at, i.planned_at, '[]') THEN 'paused'
                 WHEN NOT i.run OR i.start_by < c.now THEN 'missed'
                 WHEN s.paused_at IS NOT NULL THEN 'paused'
                 WHEN i.overlap = 'skip' AND o.unfinished THEN 'skipped_overlap'
@@ -113,7 +113,9 @@ replaced AS (
       AND t.schedule = f.schedule AND t.finished_at IS NULL AND t.id <> f.id
 ),
 marked AS (
-    UPDATE schedules s SET mark = greatest(s.mark, m.newest)
+    -- What is decided needs no pause any more.
+    UPDATE schedules s
+    SET mark = greatest(s.mark, m.newest), pauses = s.pauses * tstzmultirange(tstzrange(m.newest, NULL, '()'))
     FROM (SELECT schedule, max(planned_at) AS newest FROM input GROUP BY schedule) m
     WHERE s.name = m.schedule
 )

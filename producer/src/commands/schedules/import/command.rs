@@ -60,6 +60,26 @@ fn shell(line: &str, entry: &mut Entry) {
     entry.set("payload", json!({ "argv": [SHELL, "-c", line] }));
 }
 
+/// The line that a shell is to run, where the entry has one.
+pub(super) fn script(entry: &Entry) -> Option<&str> {
+    let (_, payload) = entry.keys.iter().find(|(key, _)| *key == "payload")?;
+    let [shell, option, script] = payload["argv"].as_array()?.as_slice() else { return None };
+    let is_shell = shell == SHELL && option == "-c";
+    script.as_str().filter(|_| is_shell)
+}
+
+/// True when a line of shell says `$NAME` or `${NAME…}`; for HOME, `~` too. In quotes as well: another
+/// shell that the line runs may read it.
+pub(super) fn uses(script: &str, name: &str) -> bool {
+    let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let named = script.split('$').skip(1).any(|after| {
+        let after = after.strip_prefix('{').unwrap_or(after).trim_start_matches(['#', '!']);
+        after.strip_prefix(name).is_some_and(|rest| !rest.starts_with(of_name))
+    });
+    let is_home = |word: &str| word == "~" || word.starts_with("~/");
+    named || name == "HOME" && script.split([' ', '\t', '"', '\'', '=', ':']).any(is_home)
+}
+
 /// The line without the redirections of its output to nowhere.
 fn unsilenced(line: &str) -> (&str, bool) {
     let mut rest = line.trim();
@@ -190,6 +210,18 @@ mod tests {
         ] {
             check(line, &json!(["/bin/sh", "-c", line]).to_string());
         }
+    }
+
+    #[test]
+    fn a_variable_is_used_by_its_whole_name() {
+        for script in ["a $FOO", "a \"${FOO}\"", "a ${FOO:-x}", "x=${#FOO}", "a '$FOO'", "$FOO/x"] {
+            assert!(uses(script, "FOO"), "{script}");
+        }
+        for script in ["a FOO", "a $FOOD", "a ${FOO_D}", "a $1FOO", "a $ FOO"] {
+            assert!(!uses(script, "FOO"), "{script}");
+        }
+        assert!(uses("cd ~/x && y", "HOME") && uses("a $HOME", "HOME"));
+        assert!(!uses("a x~ y", "HOME") && !uses("cd ~/x", "FOO"));
     }
 
     #[test]

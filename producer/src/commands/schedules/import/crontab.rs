@@ -1,5 +1,6 @@
 //! Crontabs: of a user (`crontab -l`), or of the system with a column for the user.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use shared::domain::cron::{Cron, parse_zone};
@@ -45,6 +46,7 @@ pub(super) fn read(text: &str, system: bool, zone: Option<&str>) -> Found {
         );
     }
     let mut zone: Result<Option<String>, String> = Ok(zone.map(str::to_owned));
+    let mut variables: BTreeSet<&str> = BTreeSet::new();
     for (at, raw) in text.lines().enumerate() {
         let (line, written) = (at + 1, raw.trim_start_matches([' ', '\t']));
         if written.trim().is_empty() || written.starts_with('#') {
@@ -57,9 +59,15 @@ pub(super) fn read(text: &str, system: bool, zone: Option<&str>) -> Found {
                     Err(error) => Err(format!("CRON_TZ on line {line}: {error}")),
                 };
             }
-            Some((name, _)) => found.lost.push((line, said_of(name))),
+            Some((name, _)) => {
+                variables.insert(name);
+                found.lost.push((line, said_of(name)));
+            }
             None => {
-                let entry = zone.clone().and_then(|zone| entry(written, line, system, zone));
+                let mut entry = zone.clone().and_then(|zone| entry(written, line, system, zone));
+                if let Ok(entry) = &mut entry {
+                    doubt_variables(&variables, entry);
+                }
                 found.items.push(Item { line, source: written.trim_end().to_owned(), entry });
             }
         }
@@ -89,6 +97,14 @@ fn said_of(name: &str) -> String {
         "RANDOM_DELAY" => format!("{name}: give the entries after it a `jitter`"),
         "SHELL" => format!("{name}: what needs a shell runs in /bin/sh"),
         _ => format!("{name}: commands see the environment that their worker gives them"),
+    }
+}
+
+/// What the shell would put in for a variable that the crontab sets above is not there.
+fn doubt_variables(variables: &BTreeSet<&str>, entry: &mut Entry) {
+    let Some(script) = command::script(entry).map(str::to_owned) else { return };
+    for name in variables.iter().filter(|name| command::uses(&script, name)) {
+        entry.doubt(format!("it uses ${name}, which the crontab sets and its worker may not"));
     }
 }
 
@@ -262,6 +278,22 @@ mod tests {
         let lost: Vec<usize> = found.lost.iter().map(|(line, _)| *line).collect();
         assert_eq!(lost, [1, 2]);
         assert!(!format!("{:?}", found.lost).contains("ops@x.example"));
+    }
+
+    /// A shell would put nothing in for it, and the work would be done elsewhere or undone.
+    #[test]
+    fn an_entry_that_uses_a_variable_of_the_crontab_is_paused_with_the_reason() {
+        let text = "0 0 * * * echo $FOO\nFOO=\"a b\"\n0 1 * * * cd $FOO && ./x\n\
+                    0 2 * * * /opt/b '$FOO'\n0 3 * * * cd /srv && ./x\n";
+        let found = read(text, false, None);
+
+        let doubts = found.items.iter().map(|item| {
+            let entry = item.entry.as_ref().expect("an entry");
+            let said = entry.said.iter().any(|said| said.contains("it uses $FOO"));
+            (entry.value()["paused"] == true, said)
+        });
+        let doubts: Vec<_> = doubts.collect();
+        assert_eq!(doubts, [(false, false), (true, true), (false, false), (false, false)]);
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
+use shared::config::MOST_RETRIES;
 use shared::http::Url;
 
-use super::Entry;
+use super::{Entry, at_most};
 
 /// Headers that hold what no payload should.
 const SECRET_HEADERS: [&str; 5] =
@@ -19,7 +20,7 @@ pub(super) struct Request {
     headers: Map<String, Value>,
     body: Option<String>,
     timeout: Option<String>,
-    retries: Option<u32>,
+    retries: Option<u64>,
     checks_status: bool,
 }
 
@@ -171,6 +172,7 @@ impl Request {
         entry.set("task_type", "http_call");
         entry.set("payload", payload);
         if let Some(retries) = self.retries {
+            let retries = at_most(MOST_RETRIES, "--retry", retries, entry);
             entry.set("max_retry", retries);
         }
     }

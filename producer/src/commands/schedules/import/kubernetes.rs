@@ -6,17 +6,19 @@ mod container;
 mod part;
 
 use serde_json::Value;
-use shared::config::documents;
+use shared::config::{Document, LONGEST_DURATION, MOST_RETRIES, documents};
 use shared::domain::cron::{Cron, parse_zone};
 
 use container::work;
 use part::Part;
 
-use super::{Entry, Found, Item, command};
+use super::{Entry, Found, Item, at_most, command};
 use crate::commands::error::CommandError;
 
 /// `backoffLimit` where a job has none.
 const BACKOFF_LIMIT: u64 = 6;
+/// Seconds of the longest duration here.
+const LONGEST: u64 = LONGEST_DURATION.as_secs();
 /// Keys that a cluster writes by itself, and that say nothing about a schedule.
 const RUNTIME: [&str; 7] = [
     "creationTimestamp",
@@ -42,25 +44,27 @@ pub(super) fn read(text: &str, name: &str) -> Result<Found, CommandError> {
     if documents.is_empty() {
         return Err(CommandError::Usage(format!("{name} holds no document")));
     }
-    for document in &documents {
-        take(&document.value, document.line, &mut found);
+    for document in documents {
+        take(document, &mut found);
     }
     Ok(found)
 }
 
-fn take(value: &Value, line: usize, found: &mut Found) {
-    let kind = value["kind"].as_str().unwrap_or("nothing");
-    match kind {
+fn take(document: Document, found: &mut Found) {
+    let line = document.line();
+    match document.text("kind").unwrap_or("nothing") {
         "List" | "CronJobList" => {
-            let items = value["items"].as_array();
-            items.into_iter().flatten().for_each(|item| take(item, line, found));
+            document.into_items("items").into_iter().for_each(|item| take(item, found));
         }
         "CronJob" => {
+            let value = document.into_value();
             let name = value["metadata"]["name"].as_str().unwrap_or("without a name");
             let source = format!("CronJob {name}");
-            found.items.push(Item { line, source, entry: entry(value) });
+            found.items.push(Item { line, source, entry: entry(&value) });
         }
-        _ => found.lost.push((line, format!("a document of kind {kind}, which is no CronJob"))),
+        kind => {
+            found.lost.push((line, format!("a document of kind {kind}, which is no CronJob")));
+        }
     }
 }
 
@@ -164,6 +168,7 @@ fn policies(spec: &Part<'_>, entry: &mut Entry) -> Result<(), String> {
     entry.set("catch_up", "latest");
     match spec.number("startingDeadlineSeconds")? {
         Some(seconds) => {
+            let seconds = at_most(LONGEST, "startingDeadlineSeconds", seconds, entry);
             entry.set("catch_up_window", format!("{seconds}s"));
             if seconds > 0 {
                 entry.set("deadline", format!("{seconds}s"));
@@ -184,7 +189,9 @@ fn policies(spec: &Part<'_>, entry: &mut Entry) -> Result<(), String> {
 }
 
 fn retries(job: &Part<'_>, entry: &mut Entry) -> Result<(), String> {
-    entry.set("max_retry", job.number("backoffLimit")?.unwrap_or(BACKOFF_LIMIT));
+    let limit = job.number("backoffLimit")?.unwrap_or(BACKOFF_LIMIT);
+    let limit = at_most(MOST_RETRIES, "backoffLimit", limit, entry);
+    entry.set("max_retry", limit);
     // The delays of a job's controller.
     entry.set("retry_backoff_base", "10s");
     entry.set("retry_backoff_max", "6m");
@@ -194,7 +201,10 @@ fn retries(job: &Part<'_>, entry: &mut Entry) -> Result<(), String> {
 fn limits(job: &Part<'_>, pod: &Part<'_>, entry: &mut Entry) -> Result<(), String> {
     let (whole, one) = (job.number("activeDeadlineSeconds")?, pod.number("activeDeadlineSeconds")?);
     match one.or(whole) {
-        Some(seconds) => entry.set("timeout", format!("{seconds}s")),
+        Some(seconds) => {
+            let seconds = at_most(LONGEST, "activeDeadlineSeconds", seconds, entry);
+            entry.set("timeout", format!("{seconds}s"));
+        }
         None => entry.note(
             "without activeDeadlineSeconds a job has all the time; here an attempt has 5 minutes \
              unless `timeout` says otherwise",

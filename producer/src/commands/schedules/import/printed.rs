@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use chrono::DateTime;
 use serde_json::Value;
-use shared::config::Loader;
+use shared::config::{Loader, Problem};
 use shared::domain::template::{TickContext, render_payload};
 
 use super::{Entry, Found};
@@ -113,13 +113,21 @@ fn escape(text: &str) -> String {
     text
 }
 
+/// A problem of the only entry, with its key.
+fn told(problem: &Problem) -> String {
+    match problem.path.strip_prefix("tasks[0].") {
+        Some(key) => format!("{key}: {}", problem.what),
+        None => problem.what.clone(),
+    }
+}
+
 /// Loads the entry as it would be printed, and compares what a tick of it would run.
 pub(super) fn check(entry: &Entry) -> Result<(), String> {
     let text = format!("tasks:\n{}", printed(entry));
     // No variable may take part: the text is another program's.
     let loader = Loader { variables: &|_| None, payload: &check_for };
     let config = loader.text(&text, "imported").map_err(|problems| {
-        let problems: Vec<String> = problems.iter().map(|p| p.what.clone()).collect();
+        let problems: Vec<String> = problems.iter().map(told).collect();
         problems.join("; ")
     })?;
     let schedule = config.schedules.first().ok_or("it cannot be written as an entry")?;
