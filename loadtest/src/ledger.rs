@@ -20,6 +20,7 @@ use tokio_postgres::{IsolationLevel, Transaction};
 
 pub use checks::{Check, Needs, PROMISES, checks};
 pub use command::{LedgerOptions, run};
+pub use planned::{Due, Undecided};
 pub use queues::Queue;
 
 use crate::database;
@@ -27,7 +28,7 @@ use planned::Planned;
 use queues::Queues;
 
 /// A sweep that has not acted after this has failed: it runs every few seconds, and acts on what is
-/// [`LOST_GRACE`] old.
+/// [`LOST_GRACE`] old. A leader decides an instant within a second; another leads when it is gone so long.
 pub const LATE: Duration = LOST_GRACE.saturating_mul(2);
 /// Offenders that are named.
 const NAMED: usize = 5;
@@ -43,7 +44,7 @@ pub struct Options {
     pub management: Option<reqwest::Url>,
 }
 
-/// What an audit found. JSON: `{"ok","database","promises","queues"}`.
+/// What an audit found. JSON: `{"ok","database","promises","undecided","queues"}`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ledger {
     /// No promise is broken.
@@ -52,6 +53,8 @@ pub struct Ledger {
     pub database: String,
     /// Promises, in the order of the contract.
     pub promises: Vec<Kept>,
+    /// What is due and was not decided: nobody leads, or the leader hangs.
+    pub undecided: Undecided,
     /// Queues as they were.
     pub queues: Vec<Queue>,
 }
@@ -164,6 +167,7 @@ impl Auditor<'_> {
             ok: promises.iter().all(|kept| kept.ok),
             database: shared::config::Redacted::of(dsn).to_string(),
             promises,
+            undecided: self.planned.undecided(),
             queues: self.queues.all,
         })
     }

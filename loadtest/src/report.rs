@@ -8,7 +8,7 @@ use shared::config::{Missing, Problems};
 
 use crate::database::Unreachable;
 use crate::drill::NotStarted;
-use crate::ledger::{Checked, Ledger};
+use crate::ledger::{Checked, Ledger, Undecided};
 use crate::schedules;
 use crate::throughput::Document;
 
@@ -56,6 +56,7 @@ pub fn ledger(ledger: &Ledger) -> String {
             write_offenders(&mut text, check);
         }
     }
+    let _ = writeln!(text, "\nundecided: {}", undecided(&ledger.undecided));
     let waiting = ledger.queues.iter().filter(|q| q.ready > 0 || q.unacked.is_some_and(|n| n > 0));
     let waiting: Vec<String> = waiting
         .map(|q| match q.unacked {
@@ -64,7 +65,7 @@ pub fn ledger(ledger: &Ledger) -> String {
         })
         .collect();
     let waiting = if waiting.is_empty() { "empty".to_owned() } else { waiting.join(", ") };
-    let _ = writeln!(text, "\nqueues: {waiting}");
+    let _ = writeln!(text, "queues: {waiting}");
     text
 }
 
@@ -160,6 +161,22 @@ pub fn schedules(document: &schedules::Document) -> String {
     );
     line("ledger", verdict(document.ledger_ok).to_owned());
     text
+}
+
+/// Schedules that wait for somebody to lead.
+fn undecided(found: &Undecided) -> String {
+    let Some(oldest) = found.oldest else { return "none".to_owned() };
+    let first = found.first.iter().map(|due| format!("{} {}", due.schedule, due.planned_at));
+    let mut first: Vec<String> = first.collect();
+    let more = found.schedules - first.len();
+    if more > 0 {
+        first.push(format!("and {more} more"));
+    }
+    format!(
+        "{} schedules wait since {oldest} (no breach; `producer status` says who leads): {}",
+        found.schedules,
+        first.join(", ")
+    )
 }
 
 fn write_offenders(text: &mut String, check: &Checked) {

@@ -118,6 +118,42 @@ async fn a_house_that_keeps_its_promises_is_clean() {
     }
 }
 
+/// Nothing is broken where nobody ticks, and it is told all the same.
+#[tokio::test]
+async fn a_fleet_that_no_longer_ticks_is_told_and_is_no_breach() {
+    let house = House::worked().await;
+    house
+        .sql(
+            "INSERT INTO schedules (name, spec, cron, timezone, task_type, mark, applied_at, paused_at, removed_at)
+             SELECT name, spec::jsonb, cron, 'UTC', 'http_call', at, at, paused, removed
+             FROM (SELECT belfry_now() - interval '10 minutes' AS at, belfry_now() AS now) n,
+             LATERAL (VALUES
+                ('minutely', '{}', '* * * * *', NULL, NULL),
+                ('paused', '{}', '*/2 * * * *', now, NULL),
+                ('removed', '{}', '* * * * *', NULL, now),
+                ('over', json_build_object('end_at', at)::text, '* * * * *', NULL, NULL),
+                ('begins', json_build_object('start_at', now)::text, '* * * * *', NULL, NULL),
+                ('seldom', '{}', '0 0 29 2 *', NULL, NULL)
+             ) s (name, spec, cron, paused, removed)",
+        )
+        .await;
+
+    let (text, json) = (house.ledger(&[]), house.ledger(&["--json"]));
+
+    assert_eq!((text.code, json.code), (Some(0), Some(0)), "{}{}", text.stdout, text.stderr);
+    let undecided = &serde_json::from_str::<Value>(&json.stdout).expect("JSON")["undecided"];
+    let first = undecided["first"].as_array().expect("a list");
+    let names: Vec<&str> = first.iter().filter_map(|due| due["schedule"].as_str()).collect();
+    // The instants of a pause are decided too.
+    assert_eq!((&undecided["schedules"], &names[..]), (&2.into(), &["minutely", "paused"][..]));
+    assert_eq!(first[0]["planned_at"], undecided["oldest"]);
+    let line = text.stdout.lines().find(|line| line.starts_with("undecided: ")).expect("a line");
+    assert!(line.contains("2 schedules wait since 20") && line.contains(": minutely 20"), "{line}");
+    house.sql("UPDATE schedules SET mark = belfry_now(), applied_at = belfry_now()").await;
+    let decided = house.ledger(&[]).stdout;
+    assert!(decided.contains("\nundecided: none\n"), "{decided}");
+}
+
 #[tokio::test]
 async fn each_promise_that_is_broken_is_named() {
     let known: BTreeSet<_> = loadtest::ledger::checks()

@@ -10,7 +10,7 @@ use std::time::Duration;
 use loadtest::database;
 use loadtest::fleet::{Door, Ground, Member, Role};
 use loadtest::stub_llm::{Call, Fault, Stub, StubOptions};
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::config;
 use shared::domain::retry::RetryPolicy;
 use shared::domain::task::{NewTask, TaskId};
@@ -183,13 +183,16 @@ async fn case_21_a_worker_that_dies_while_the_model_thinks_costs_one_visible_cal
     house.close().await;
 }
 
-/// A worker's own events name their task, and so does the scope around them.
+/// A process's own events name their task, and so does the scope around them: each key once in a line,
+/// and of one type in all lines of all processes, as a column of a log store is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_log_line_of_a_worker_is_one_object_with_each_key_once() {
+async fn every_log_line_is_one_object_with_each_key_once_and_of_one_type() {
     let mut house = House::open("lines").await;
-    let worker = house.fleet.pop().expect("the worker");
-    worker.stop(PATIENCE).await.expect("stopped");
+    for member in house.fleet.drain(..) {
+        member.stop(PATIENCE).await.expect("stopped");
+    }
     let json = [("LOG_FORMAT", "json"), ("RUST_LOG", "debug")];
+    house.start_with(Role::Producer, &json).await;
     house.start_with(Role::Worker, &json).await;
     house.stub.script("busy", vec![limited(&[("retry-after", "1")])]);
     let tasks = [
@@ -202,16 +205,43 @@ async fn every_log_line_of_a_worker_is_one_object_with_each_key_once() {
         house.ended(task).await;
     }
 
-    let worker = house.fleet.pop().expect("the worker");
-    let log = house.ground.directory().join(worker.log_name());
-    worker.stop(PATIENCE).await.expect("stopped");
-    let log = std::fs::read_to_string(log).expect("a log");
+    let mut lines = Vec::new();
+    for member in house.fleet.drain(..) {
+        let log = house.ground.directory().join(member.log_name());
+        member.stop(PATIENCE).await.expect("stopped");
+        let log = std::fs::read_to_string(log).expect("a log");
+        lines.extend(log.lines().map(str::to_owned));
+    }
 
-    let read = |line: &str| {
-        let line = serde_json::from_str::<Unique>(line).unwrap_or_else(|e| panic!("{e}: {line}"));
-        line.0.contains_key("task.id")
-    };
-    let of_tasks = log.lines().map(read).filter(|named| *named).count();
-    assert!(of_tasks >= 4, "{of_tasks} lines of tasks:\n{log}");
+    let mut types: BTreeMap<(String, &str), String> = BTreeMap::new();
+    let (mut of_tasks, mut runs_of_scopes) = (0, 0);
+    for line in &lines {
+        let object = serde_json::from_str::<Unique>(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        of_tasks += usize::from(object.0.contains_key("task.id"));
+        let target = object.0["target"].as_str().expect("a text");
+        let is_others =
+            !target.starts_with("worker::processor") && object.0.contains_key("task.run");
+        runs_of_scopes += usize::from(is_others);
+        for (key, value) in object.0 {
+            types.entry((key, type_of(&value))).or_insert_with(|| line.clone());
+        }
+    }
+    assert!(of_tasks >= 4, "{of_tasks} lines of tasks: {lines:#?}");
+    assert!(runs_of_scopes > 0, "no line has the attempt's number from its scope alone");
+    for ((key, one), line) in &types {
+        let other = types.iter().find(|((name, other), _)| name == key && other != one);
+        assert!(other.is_none(), "{key} is a {one} here: {line}\nand not there: {other:?}");
+    }
     house.close().await;
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "text",
+        Value::Array(_) => "list",
+        Value::Object(_) => "object",
+    }
 }

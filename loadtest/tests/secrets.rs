@@ -31,6 +31,8 @@ const PASSWORD: &str = "canary-password-52e8";
 const QUERY: &str = "canary-query-90ab77";
 /// A secret that payloads name, for a header; the other side repeats it.
 const TOKEN: &str = "canary-token-c0ffee11";
+/// Another secret begins as the model's key does: the end of it must not be left over.
+const TAIL: &str = "-canary-tail-5ca1ab1e";
 /// Of the webhook's address.
 const HOOK: &str = "canary-hook-3d3d3d";
 /// In the address that a payload calls: it is in the payload's row, and in the result of an echo.
@@ -38,7 +40,7 @@ const CALLED: &str = "canary-called-66aa";
 /// In a prompt: it is in the payload's row and in the model's stored answer, which repeats it.
 const PROMPT: &str = "canary-prompt-b00b1e5";
 
-const ALL: [&str; 8] = [KEY, USER, PASSWORD, QUERY, TOKEN, HOOK, CALLED, PROMPT];
+const ALL: [&str; 9] = [KEY, USER, PASSWORD, QUERY, TOKEN, TAIL, HOOK, CALLED, PROMPT];
 
 /// Commands that show a payload and a result: they are somebody's own.
 const PAGES: [&str; 2] = ["producer dead show", "producer tasks show"];
@@ -62,6 +64,7 @@ async fn no_canary_sings() {
     for (name, value) in [
         ("MODEL_API_KEY", KEY.to_owned()),
         ("TOKEN", TOKEN.to_owned()),
+        ("LONGER", format!("{KEY}{TAIL}")),
         ("HOOK", format!("{}/alerts?token={HOOK}", stub.url)),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", receiver.http)),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf".to_owned()),
@@ -151,7 +154,7 @@ async fn prepare(stub: &Stub, private: &Stub) -> Ground {
         "scheduler: {{heartbeat_interval: 1, heartbeat_ttl: 3}}\n\
          model:\n  base_url: '{}'\n  api_key: '${{MODEL_API_KEY}}'\n  default_model: m\n  endpoints:\n    \
          private: {{base_url: 'http://{USER}:{PASSWORD}@{place}/v1?signature={QUERY}', models: [private]}}\n\
-         secrets: {{token: '${{TOKEN}}'}}\nalerts: {{webhook: '${{HOOK}}'}}\n\
+         secrets: {{token: '${{TOKEN}}', longer: '${{LONGER}}'}}\nalerts: {{webhook: '${{HOOK}}'}}\n\
          http: {{allow_hosts: [127.0.0.1]}}\n\
          task_pools:\n  io_pool: {{max_workers: 4, task_types: [model_invoke, http_call]}}\n",
         stub.url
@@ -168,14 +171,15 @@ async fn prepare(stub: &Stub, private: &Stub) -> Ground {
 fn work(stub: &Stub, private: &Stub) -> Vec<NewTask> {
     // Both repeat what they were shown.
     let refusal = |what: String| json!({"error": {"message": what, "code": "invalid_api_key"}});
-    let shown = refusal(format!("Incorrect API key provided: {KEY}"));
+    let shown =
+        refusal(format!("Incorrect API key provided: {KEY}, and who is {TOKEN}, {KEY}{TAIL}?"));
     stub.script("echo", vec![Fault::status(401).body(shown)]);
     let shown = refusal(format!("who is that with {PASSWORD} and {QUERY}?"));
     private.script("private", vec![Fault::status(401).body(shown)]);
     // So does one that answers, whole and in pieces, wherever it says anything.
     let parrot = Fault {
-        content: Some(format!("you sent Authorization: Bearer {KEY} and {TOKEN}").into()),
-        reasoning: Some(format!("they sent {KEY}")),
+        content: Some(format!("you sent Authorization: Bearer {KEY}, {TOKEN}, {KEY}{TAIL}").into()),
+        reasoning: Some(format!("they sent {KEY}{TAIL}, or a part of {PASSWORD}")),
         model: Some(format!("parrot-{KEY}")),
         usage: Some(KEY.into()),
         times: Some(2),

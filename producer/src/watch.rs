@@ -6,6 +6,7 @@
 
 mod members;
 mod schedules;
+mod succession;
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -34,6 +35,9 @@ pub const SURE_AFTER: Duration = Duration::from_secs(10);
 pub const LOST_AFTER: Duration = Duration::from_secs(10);
 /// What was missed or lost before is no news any more.
 pub const NEWS: Duration = Duration::from_secs(3600);
+/// Who came in whose place is judged over so long: of all that is news it is known what came after, and
+/// of all that came since what was before.
+pub const VIEW: Duration = Duration::from_hours(2);
 /// A lost process whose place nobody took is forgotten: there are fewer of them now.
 pub const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
 
@@ -44,6 +48,8 @@ const BREATH: usize = 50;
 pub struct Watch {
     store: Store,
     behind_after: TimeDelta,
+    /// Who is back after so long is not missed by anybody: its loss is told then.
+    prompt: TimeDelta,
     /// Where the next page begins.
     after: Option<String>,
     /// Where the next look at open episodes begins.
@@ -57,10 +63,11 @@ pub struct Watch {
 impl Watch {
     /// A watch over the house whose leases live so long.
     pub fn new(store: Store, ttl: Duration) -> Self {
-        let behind_after = BEHIND_AFTER.max(ttl * 2);
+        let delta = |long| TimeDelta::from_std(long).unwrap_or(TimeDelta::MAX);
         Self {
             store,
-            behind_after: TimeDelta::from_std(behind_after).unwrap_or(TimeDelta::MAX),
+            behind_after: delta(BEHIND_AFTER.max(ttl * 2)),
+            prompt: delta(LOST_AFTER + ttl),
             after: None,
             after_episode: 0,
             suspects: HashMap::new(),
@@ -83,14 +90,15 @@ impl Watch {
 
     async fn look(&mut self) -> Result<(), Error> {
         let now = self.store.now().await?;
-        let episodes = self.store.episodes(NEWS).await?;
+        let episodes = self.store.episodes(VIEW).await?;
         let mut beginnings = self.page(now).await?;
         beginnings.extend(self.missed().await?);
         let mut endings = self.recovered(&episodes, now).await?;
         endings.extend(self.ticking_again(&episodes).await?);
-        let members = self.store.members(LOST_AFTER, NEWS).await?;
+        let members = self.store.members(LOST_AFTER, NEWS, VIEW).await?;
+        let judged = members::judge(&members, &episodes, now, self.prompt);
         if self.has_looked_for(LOST_AFTER) {
-            beginnings.extend(members::lost(&members));
+            beginnings.extend(judged.lost);
         }
         // What is open already is news only where more was missed.
         let known: HashSet<(EpisodeKind, &str)> =
@@ -98,7 +106,7 @@ impl Watch {
         beginnings.retain(|b| {
             b.kind == EpisodeKind::Missed || !known.contains(&(b.kind, b.subject.as_str()))
         });
-        endings.extend(members::replaced(&episodes, &members, now));
+        endings.extend(judged.over);
         // What is over first: who is back may have gone again.
         self.store.end_episodes(&endings).await?;
         self.store.begin_episodes(&beginnings).await

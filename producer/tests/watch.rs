@@ -4,6 +4,7 @@
 mod house;
 mod tower;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use shared::domain::attempt::Incarnation;
-use shared::store::Alert;
+use shared::store::{Alert, Registration};
 use shared::testing::{needed, put_in_force, within};
 use uuid::Uuid;
 
@@ -121,6 +122,38 @@ async fn a_killed_producer_is_missed_and_its_successor_noticed() {
     assert_eq!(replaced.subjects, lost.subjects);
     assert!(replaced.text.contains(" is replaced by producer@"), "{replaced:?}");
     assert_eq!(house.store.alerts(100).await.expect("read").len(), 2, "each is told once");
+}
+
+/// Containers with a fixed host name call themselves the same: the one that lives does not hide the one
+/// that is gone, and one that was restarted in its place ends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_vanished_beside_a_living_namesake_is_missed() {
+    let tower = Tower::open().await;
+    let house = &tower.house;
+    let worker = async |ttl: Duration| {
+        let who = Registration {
+            id: Incarnation::new(),
+            role: "worker",
+            label: "worker@fixed#1".to_owned(),
+            pools: BTreeMap::new(),
+            ttl,
+        };
+        house.store.register(&who).await.expect("registered");
+    };
+    let hour = Duration::from_hours(1);
+    for ttl in [hour, Duration::from_secs(1)] {
+        worker(ttl).await;
+    }
+    let _watches = tower.producer("watches.log");
+
+    let lost = alert(house, "lost_worker", "begun").await;
+    worker(hour).await;
+    let back = alert(house, "lost_worker", "over").await;
+
+    assert_eq!(lost.subjects, ["worker@fixed#1"]);
+    assert_eq!(back.text, "The worker worker@fixed#1 is back");
+    let alerts = house.store.alerts(100).await.expect("read");
+    assert_eq!(alerts.len(), 2, "the other is missed by nobody: {alerts:?}");
 }
 
 /// One that was cut off for longer than its lease registers anew; its first identity said no goodbye, and

@@ -1,4 +1,5 @@
-//! How a process calls itself: labels for people, never compared.
+//! How a process calls itself: labels for people, which several may share; nothing is decided by them
+//! alone.
 
 /// `role@host#pid`: in `workers list`, connection names, spans and logs.
 pub fn label(role: &str) -> String {

@@ -258,7 +258,9 @@ proptest! {
         while now < at(2025, 0) {
             let next = cron.next_after(now, tz).expect("a next instant");
             prop_assert!(next > now, "{} {} {}: {}", cron, tz, now, next);
-            prop_assert!(next - now < TimeDelta::days(200), "{} {} {}: {}", cron, tz, now, next);
+            // From a Sunday before the change of clocks, which takes the last of March away where it is
+            // two hours (Antarctica/Troll), to the first of October.
+            prop_assert!(next - now < TimeDelta::days(210), "{} {} {}: {}", cron, tz, now, next);
             now = next;
             visited += 1;
         }

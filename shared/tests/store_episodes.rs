@@ -4,6 +4,7 @@
 
 mod house;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -80,30 +81,36 @@ async fn what_was_told_before_begins_nothing() {
     assert_eq!((lately[0].open, lately[0].ended_by.as_deref()), (false, Some("newcomer")));
 }
 
-/// Incarnations of one label are one process, and only its newest can be gone.
+/// Each incarnation by itself: a label may be that of many.
 #[tokio::test]
-async fn an_identity_that_was_succeeded_by_the_same_process_is_not_gone() {
+async fn an_incarnation_is_gone_by_its_own_lease_and_goodbye_alone() {
     let house = House::open().await;
-    let gone_after = Duration::from_secs(10);
-    let member = async || house.store.members(gone_after, LATELY).await.expect("read").remove(0);
-    let first = house.worker().await;
+    let (gone_after, view) = (Duration::from_secs(10), Duration::from_hours(2));
+    let members = async || {
+        let members = house.store.members(gone_after, LATELY, view).await.expect("read");
+        members.into_iter().map(|m| (m.id, (m.stopped, m.gone, m.seen_at)))
+    };
+    let known = async || members().await.collect::<HashMap<_, _>>();
+    let vanishes = house.worker().await.0;
+    let stops = house.worker().await;
+    let begun = known().await;
+    house.store.retire(stops).await.expect("retired");
     house.database.move_clock(60).await;
-    let vanished = member().await;
+    let lives = house.worker().await.0;
 
-    let second = house.worker().await;
-    let back = member().await;
-    house.store.retire(second).await.expect("retired");
-    house.database.move_clock(120).await;
-    let stopped = member().await;
-    house.worker().await;
-    house.database.move_clock(180).await;
-    let vanished_again = member().await;
+    let seen = known().await;
+    house.database.move_clock(3660).await;
+    let later = known().await;
+    house.database.move_clock(7260).await;
+    let last: Vec<_> = members().await.map(|(id, _)| id).collect();
 
-    assert_eq!((vanished.ids.as_slice(), vanished.gone), ([first.0].as_slice(), true));
-    assert_eq!(back.ids, [second.0, first.0]);
-    assert!(back.alive && !back.gone && back.began_at == vanished.started_at);
-    assert!(!stopped.alive && !stopped.gone, "{stopped:?}");
-    assert!(vanished_again.gone && vanished_again.ids.len() == 3, "{vanished_again:?}");
+    assert_eq!(begun.len(), 2);
+    assert_eq!((seen[&vanishes].0, seen[&vanishes].1), (false, true));
+    assert_eq!((seen[&stops.0].0, seen[&stops.0].1), (true, false));
+    assert!(seen[&stops.0].2 > begun[&stops.0].2, "its goodbye is the last that was seen of it");
+    assert_eq!((seen[&lives].0, seen[&lives].1), (false, false));
+    assert_eq!((later[&vanishes].1, later[&lives].1), (false, true), "an hour ago is no news");
+    assert_eq!(last, [lives]);
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 //!
 //! Every write through it repeats the claim token; a context whose claim is over writes nothing.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -228,27 +227,13 @@ impl Context {
 
     /// A copy of a value whose texts, names of fields included, hold no known secret.
     pub fn redacted(&self, value: Value) -> Value {
-        shared::redact::value(value, &|text| self.redact(text))
+        self.house.models.secrets().out_of_value(value)
     }
 
     /// Replaces every known secret in a text that leaves the handler (results, errors).
     pub fn redact(&self, text: &str) -> String {
-        redact(&self.house.config.secrets, text)
+        self.house.models.secrets().out_of(text)
     }
-}
-
-/// Shortest secret that is looked for in texts: shorter ones would blot out ordinary words.
-const SHORTEST_REDACTED: usize = 6;
-
-fn redact(secrets: &BTreeMap<String, Option<SecretString>>, text: &str) -> String {
-    let mut text = text.to_owned();
-    for secret in secrets.values().flatten() {
-        let secret = secret.expose_secret();
-        if secret.len() >= SHORTEST_REDACTED && text.contains(secret) {
-            text = text.replace(secret, "…");
-        }
-    }
-    text
 }
 
 /// Asks the store until it answers: that it is away is no failure of the work. What bounds the wait

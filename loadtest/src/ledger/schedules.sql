@@ -5,5 +5,7 @@ SELECT name, cron, timezone,
        least(mark, (spec->>'end_at')::timestamptz) AS mark,
        -- An instant of start_at itself is planned, and is looked for after this.
        (spec->>'start_at')::timestamptz - interval '1 microsecond' AS begin,
-       greatest(applied_at, belfry_now() - make_interval(secs => $1::float8)) AS since
+       greatest(applied_at, belfry_now() - make_interval(secs => $1::float8)) AS since,
+       -- What is due after its mark, where it is in force.
+       mark AS decided, (spec->>'end_at')::timestamptz AS "end", removed_at IS NULL AS in_force, belfry_now() AS now
 FROM schedules ORDER BY name

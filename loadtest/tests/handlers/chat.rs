@@ -5,8 +5,9 @@ use std::time::Duration;
 use loadtest::stub_llm::Fault;
 use serde_json::{Value, json};
 use shared::domain::outcome::{ErrorClass, TaskError};
+use shared::testing::eventually;
 
-use crate::house::{API_KEY, House, fate};
+use crate::house::{API_KEY, House, SECRET, fate};
 
 fn prompt(model: &str) -> Value {
     json!({"prompt": "summarise: 17 orders", "model": model, "max_tokens": 100})
@@ -49,6 +50,46 @@ async fn a_stored_answer_is_never_paid_again() {
 
     assert_eq!(first, second);
     assert_eq!(house.stub.calls().len(), 1);
+}
+
+/// What was stored before a secret was configured may hold it; nothing that is made of it does.
+#[tokio::test]
+async fn a_stored_answer_that_is_older_than_a_secret_does_not_bring_it_back() {
+    let house =
+        House::open("reports: {r: {summary_prompt: hello, template: 'It says: {{ summary }}'}}")
+            .await;
+    let json = json!({"type": "json_object"});
+    let asks = json!({"prompt": "hi", "model": "m", "response_format": &json});
+    let works = json!({"goal": "hi", "model": "m", "response_format": json});
+    let report = json!({"report": "r", "date": "2026-11-30"});
+    for (task_type, payload) in
+        [("model_invoke", asks), ("agent_session", works), ("report_generation", report)]
+    {
+        let (before, content) = (house.stub.calls().len(), r#"{"said": "OLDER", "OLDER": 1}"#);
+        let slow = Fault { content: Some(content.into()), hang_ms: 1000, ..Fault::default() };
+        house.stub.script("m", vec![slow]);
+        let task = house.task(task_type, payload).await;
+        let attempt = house.attempt(task).await;
+        let lose = async {
+            let asked = || async { (house.stub.calls().len() > before).then_some(()) };
+            eventually("the model is asked", asked).await;
+            house.lose(&attempt).await;
+        };
+        // The answer is stored, and the claim lost before anything is made of it.
+        let (lost, ()) = tokio::join!(house.run(&attempt), lose);
+        let sql = format!(
+            "UPDATE llm_calls SET response = replace(response::text, 'OLDER', '{SECRET}')::jsonb"
+        );
+        house.database.client().await.batch_execute(&sql).await.expect("an older answer");
+
+        let result = house.once(task).await.expect("completed");
+
+        let artifact = house.store.artifact(None, Some("r"), None).await.expect("read");
+        let made = artifact.map(|(_, content)| String::from_utf8_lossy(&content).into_owned());
+        let seen = format!("{result} {made:?}");
+        assert!(!seen.contains(SECRET) && seen.contains('…'), "{task_type}: {lost:?}, {seen}");
+        assert_eq!(house.stub.calls().len() - before, 1, "{task_type}: it is paid once");
+    }
 }
 
 /// A worker dies while the provider thinks: the successor may ask once more, and no further.

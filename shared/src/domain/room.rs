@@ -2,7 +2,7 @@
 //!
 //! It only tells: whether a call fits is decided where the counters are.
 
-use super::quota::dollars;
+use super::quota::{OverBudget, Scope, dollars};
 
 /// What a quota has room for, as the statement saw it that did not let a call in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,30 @@ pub struct Need {
 }
 
 impl Room {
+    /// A daily budget that has no room for a call, whatever calls under way give back. The article is
+    /// the sentence's that it stands in.
+    pub fn spent(&self, scope: Scope, name: &str, need: Need) -> String {
+        let today = Self { held_tokens: 0, held_cost_micro: 0, ..*self }.today(need);
+        format!("daily budget of the {} {name} has no room for this call: {today}", scope.as_str())
+    }
+
+    /// The same for an alert, with what becomes of such tasks. `until`: when its next day begins there.
+    pub fn alert(
+        &self,
+        (scope, name): (Scope, &str),
+        need: Need,
+        over_budget: &OverBudget,
+        until: &str,
+    ) -> String {
+        let fate = match over_budget {
+            OverBudget::Park => format!("wait until {until}"),
+            OverBudget::Dead => "are given up".to_owned(),
+            OverBudget::Downgrade(model) => format!("ask {model} instead"),
+        };
+        let spent = self.spent(scope, name, need);
+        format!("The {spent}. Tasks that need more than is left {fate}")
+    }
+
     /// Why a call does not fit into what is left of the day, in numbers.
     pub fn today(&self, need: Need) -> String {
         let tokens = self.daily_tokens.map(|limit| {

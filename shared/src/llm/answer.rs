@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::request::{ChatRequest, estimated_tokens};
 use super::usage::TokenUsage;
 use crate::domain::tools::{ToolCall, with_own_ids};
-use crate::redact;
+use crate::redact::Secrets;
 
 /// An answer, as it is stored and reused. JSON: its fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -82,11 +82,11 @@ impl ChatAnswer {
         })
     }
 
-    /// The same with every text as `redact` gives it: an answer is stored, told and shown, and what it
-    /// repeats of our secrets must not be.
+    /// The same without secrets: an answer is stored, told and shown, and what it repeats of them must
+    /// not be.
     #[must_use]
-    pub fn redacted(self, redact: impl Fn(&str) -> String) -> Self {
-        let redact = |text: &str| redact::text(text, &redact);
+    pub(super) fn without(self, secrets: &Secrets) -> Self {
+        let redact = |text: &str| secrets.out_of(text);
         let maybe = |text: Option<String>| text.map(|text| redact(&text));
         let call = |call: ToolCall| ToolCall {
             id: redact(&call.id),

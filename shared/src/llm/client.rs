@@ -10,13 +10,14 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::answer::ChatAnswer;
-use super::endpoint::{Endpoint, Settings};
+use super::endpoint::{Endpoint, Said, Settings};
 use super::error::{LlmError, Part};
 use super::reading::{Reading, network};
 use super::request::{ChatRequest, LimitName, MAX_REQUEST_BYTES};
 use super::usage::TokenUsage;
 use crate::config::{Config, Price};
 use crate::http::{self, Client};
+use crate::redact::Secrets;
 
 /// The configured endpoints. Clones share connections and what was learnt.
 #[derive(Clone, Debug)]
@@ -35,6 +36,7 @@ struct Inner {
     timeout: Duration,
     /// Models that want `max_completion_tokens`.
     renamed_limit: Mutex<BTreeSet<String>>,
+    secrets: Secrets,
 }
 
 /// A question with its place.
@@ -48,6 +50,15 @@ pub struct Prepared<'a> {
     pub endpoint: &'a Endpoint,
     /// SHA-256 of place and question: by it an answer is found again.
     pub hash: Vec<u8>,
+    /// What nobody may repeat.
+    pub secrets: &'a Secrets,
+}
+
+impl Prepared<'_> {
+    /// Everything that is taken out of what the other side says, at once.
+    pub(super) fn hidden(&self, said: Said) -> Secrets {
+        self.secrets.and(self.endpoint.secrets(said))
+    }
 }
 
 impl Models {
@@ -70,17 +81,22 @@ impl Models {
             let place = Endpoint::new(&endpoint.base_url, endpoint.api_key.as_ref(), settings);
             endpoint.models.iter().map(move |model| (model.clone(), place.clone()))
         });
+        let endpoints: BTreeMap<_, _> = endpoints.collect();
+        let places = endpoints.values().chain([&default_endpoint]).flatten();
+        let shown = places.flat_map(|place| place.secrets(Said::InAnswer));
+        let secrets = Secrets::of(config.secrets.values().flatten().cloned().chain(shown));
         let client = http::model_client();
         Self(Arc::new(Inner {
             client: client
                 .map_err(|error| LlmError::Config { part: Part::Host, message: error.to_string() }),
             default_model: model.default_model.clone(),
             default_endpoint,
-            endpoints: endpoints.collect(),
+            endpoints,
             prices: model.prices.clone(),
             fallback: model.fallback.clone(),
             timeout: model.timeout,
             renamed_limit: Mutex::default(),
+            secrets,
         }))
     }
 
@@ -90,7 +106,7 @@ impl Models {
         let place = self.0.endpoints.get(model).unwrap_or(&self.0.default_endpoint);
         let endpoint = place.as_ref().map_err(Clone::clone)?;
         let hash = request.hash(model, &endpoint.url);
-        Ok(Prepared { request, model: model.to_owned(), endpoint, hash })
+        Ok(Prepared { request, model: model.to_owned(), endpoint, hash, secrets: self.secrets() })
     }
 
     /// The model that a question is for.
@@ -102,6 +118,11 @@ impl Models {
                       belfry.yaml or MODEL_NAME"
                 .to_owned(),
         })
+    }
+
+    /// What nobody may repeat: the configured secrets, and what any endpoint is shown.
+    pub fn secrets(&self) -> &Secrets {
+        &self.0.secrets
     }
 
     /// Who stands in for a model, by the configuration.

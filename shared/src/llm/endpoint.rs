@@ -146,30 +146,23 @@ impl Endpoint {
         url.into()
     }
 
-    /// Takes the key out of what the provider says: some repeat it. So are the values of the query.
-    pub fn redact(&self, text: &str) -> String {
-        self.without_query(match &self.key {
-            Some(key) => key.redact(text),
-            None => text.to_owned(),
-        })
+    /// What must not be repeated of what it is shown, for some providers do: the key, and the values of
+    /// the query. In an answer a word that only stands in the place of a key may well be meant.
+    pub(super) fn secrets(&self, said: Said) -> impl Iterator<Item = SecretString> {
+        let key = self.key.as_ref().filter(|key| said == Said::InError || !key.is_word());
+        let query = self.url.query_pairs().filter(|(_, value)| value.len() >= SHORTEST_HIDDEN);
+        let query = query.map(|(_, value)| SecretString::from(value.into_owned()));
+        key.and_then(Key::secret).cloned().into_iter().chain(query)
     }
+}
 
-    /// The same for an answer, which may hold a word that only stands in the place of a key.
-    pub fn redact_answer(&self, text: &str) -> String {
-        self.without_query(match &self.key {
-            Some(key) => key.redact_answer(text),
-            None => text.to_owned(),
-        })
-    }
-
-    fn without_query(&self, mut text: String) -> String {
-        for (_, value) in self.url.query_pairs() {
-            if value.len() >= SHORTEST_HIDDEN {
-                text = text.replace(&*value, "…");
-            }
-        }
-        text
-    }
+/// Where the other side says something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// In an answer.
+    InAnswer,
+    /// In a refusal.
+    InError,
 }
 
 /// Shorter values of a query are versions and flags.
@@ -257,6 +250,10 @@ mod tests {
         Endpoint::new(&secret(base), Some(&secret(key)), Settings::named("e"))
     }
 
+    fn hidden(endpoint: &Endpoint, said: Said) -> Vec<String> {
+        endpoint.secrets(said).map(|secret| secret.expose_secret().to_owned()).collect()
+    }
+
     #[test]
     fn a_key_wins_over_a_user_and_neither_is_shown() {
         let both = endpoint("http://user:hunter2@h/v1?token=hunter2hunter2", "k").expect("ok");
@@ -269,11 +266,14 @@ mod tests {
         assert_eq!(door(&both).as_deref(), Some("Bearer k"));
         assert!(both.url.username().is_empty());
         assert!(!format!("{both:?} {}", both.shown()).contains("hunter2"));
-        assert_eq!(both.redact("you said hunter2hunter2"), "you said …");
+        assert_eq!(hidden(&both, Said::InError), ["hunter2hunter2"]);
 
         let user = endpoint("http://user:hunter2@h/v1", " ").expect("ok");
         assert_eq!(door(&user).as_deref(), Some("Basic dXNlcjpodW50ZXIy"));
-        assert_eq!(user.redact("hunter2!"), "…!");
+        assert_eq!(hidden(&user, Said::InAnswer), ["hunter2"]);
+        let word = endpoint("http://h", "ollama").expect("ok");
+        assert_eq!(hidden(&word, Said::InError), ["ollama"]);
+        assert_eq!(hidden(&word, Said::InAnswer), [""; 0]);
         assert_eq!(door(&endpoint("http://h", "  \n").expect("ok")), None);
 
         let error = endpoint("http://h", "two\nlines").expect_err("no key").to_string();

@@ -94,18 +94,15 @@ impl Key {
         }
     }
 
-    /// A text without it.
-    pub fn redact(&self, text: &str) -> String {
-        let secret = self.secret.expose_secret();
-        if secret.len() < SHORTEST_REDACTED { text.to_owned() } else { text.replace(secret, "…") }
+    /// What must not be repeated of it, where it is long enough to be taken out of texts.
+    pub fn secret(&self) -> Option<&SecretString> {
+        Some(&self.secret).filter(|secret| secret.expose_secret().len() >= SHORTEST_REDACTED)
     }
 
-    /// An answer without it. What is only a word in the place of a key stays.
-    pub fn redact_answer(&self, text: &str) -> String {
+    /// True for what is only a word in the place of a key.
+    pub fn is_word(&self) -> bool {
         let secret = self.secret.expose_secret();
-        let is_word =
-            secret.len() <= LONGEST_WORD && !secret.bytes().any(|byte| byte.is_ascii_digit());
-        if is_word { text.to_owned() } else { self.redact(text) }
+        secret.len() <= LONGEST_WORD && !secret.bytes().any(|byte| byte.is_ascii_digit())
     }
 
     /// True for a JWT whose `exp` is past: it says itself why it is refused.
@@ -194,17 +191,15 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_loses_the_key_and_keeps_the_words_that_stand_for_none() {
-        let left = |secret: &str| {
-            let key = key(secret, "openai").expect(secret).expect("a key");
-            key.redact_answer(&format!("Bearer {secret}."))
-        };
+    fn words_that_stand_for_no_key_are_told_from_keys() {
+        let key = |secret: &str| key(secret, "openai").expect(secret).expect("a key");
         for secret in ["sk-1234567890abcdef", "pass42word", "correct-horse-battery"] {
-            assert_eq!(left(secret), "Bearer ….");
+            assert!(!key(secret).is_word() && key(secret).secret().is_some(), "{secret}");
         }
         for word in ["ollama", "EMPTY", "not-needed"] {
-            assert_eq!(left(word), format!("Bearer {word}."));
+            assert!(key(word).is_word() && key(word).secret().is_some(), "{word}");
         }
+        assert!(key("k42").secret().is_none());
     }
 
     #[test]
@@ -228,7 +223,7 @@ mod tests {
         let url = |text| Url::parse(text).expect("a URL");
         let user = Key::of_user(&url("https://me:hunter%402@h")).expect("a user");
         assert_eq!(shown(&user).1, "me");
-        assert_eq!(user.redact("hunter@2!"), "…!");
+        assert_eq!(user.secret().map(ExposeSecret::expose_secret), Some("hunter@2"));
         assert!(Key::of_user(&url("https://h")).is_none());
     }
 }

@@ -11,6 +11,7 @@ use super::assembly::{Assembly, Piece};
 use super::body::{self, ErrorBody};
 use super::classify::{self, Seen};
 use super::client::Prepared;
+use super::endpoint::Said;
 use super::error::{LlmError, Part};
 use super::hint::wait_hint;
 use super::sse::Events;
@@ -153,8 +154,7 @@ impl<'a> Reading<'a> {
             return Err(Some(self.error(error)));
         }
         let answer = ChatAnswer::of(value, &self.call.model, self.call.request).ok_or(None)?;
-        let answer = answer.redacted(|text| self.call.endpoint.redact_answer(text));
-        Ok(ChatAnswer { pace, ..answer })
+        Ok(ChatAnswer { pace, ..answer.without(&self.call.hidden(Said::InAnswer)) })
     }
 
     /// The provider's error inside a 200.
@@ -163,15 +163,16 @@ impl<'a> Reading<'a> {
     }
 
     fn redacted(&self, mut error: ErrorBody) -> ErrorBody {
+        let secrets = self.call.hidden(Said::InError);
         let said = [&mut error.message, &mut error.param].into_iter().chain(&mut error.filtered);
         for text in said {
-            *text = self.call.endpoint.redact(text);
+            *text = secrets.out_of(text);
         }
         error
     }
 
     fn said(&self, bytes: &[u8]) -> String {
-        self.call.endpoint.redact(&body::quote(bytes))
+        self.call.hidden(Said::InError).out_of(&body::quote(bytes))
     }
 }
 
@@ -284,7 +285,7 @@ fn error_inside(value: &Value) -> Option<&Value> {
 /// From the network: was anything sent?
 pub(super) fn network(call: &Prepared<'_>, error: http::Error) -> LlmError {
     // Where a redirect points may have the key in it.
-    let cause = call.endpoint.redact(&error.to_string());
+    let cause = call.hidden(Said::InError).out_of(&error.to_string());
     let config = |part, cause| LlmError::Config { part, message: cause };
     let settings = call.endpoint.settings();
     match error {

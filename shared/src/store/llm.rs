@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -15,7 +15,7 @@ use super::error::Error;
 use crate::domain::attempt::ClaimToken;
 use crate::domain::outcome::Failure;
 use crate::domain::quota::{OverBudget, Reason, Scope};
-use crate::domain::room::Room;
+use crate::domain::room::{Need, Room};
 use crate::domain::task::TaskId;
 
 /// Calls under way at most to a model that has not answered yet.
@@ -260,10 +260,28 @@ impl Store {
             };
             let Some(row) = row else { return Ok(Admission::Fenced) };
             if row.get("known") {
-                return admission_of(&row);
+                let admission = admission_of(&row)?;
+                if let Admission::Denied(denial) = &admission
+                    && row.get("untold")
+                {
+                    self.tell_spent(denial, call, &row).await?;
+                }
+                return Ok(admission);
             }
             self.query(include_str!("sql/quota_known.sql"), &[&call.model]).await?;
         }
+    }
+
+    /// Tells that a budget has no room for a call, unless somebody has told it on this day. Should the
+    /// process die before, the next who is not let in tells it.
+    async fn tell_spent(&self, denial: &Denial, call: &NewCall, row: &Row) -> Result<(), Error> {
+        let day: Option<NaiveDate> = row.get("today");
+        let Denial { scope, name, .. } = denial;
+        let need = Need { tokens: call.est_tokens, cost_micro: call.est_cost_micro };
+        let until: &str = row.get("tomorrow_there");
+        let text = denial.room.alert((*scope, name), need, &denial.over_budget, until);
+        let told = include_str!("sql/budget_told.sql");
+        self.query(told, &[&scope.as_str(), name, &day, &text]).await.map(drop)
     }
 
     /// Writes how a call ended.

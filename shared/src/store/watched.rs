@@ -61,24 +61,22 @@ pub struct NewestTick {
     pub newest: Option<(DateTime<Utc>, String)>,
 }
 
-/// A process that lives, or that ended lately.
+/// An incarnation that lives, or that ended lately.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its identities, the newest first: who was cut off from the database registers anew.
-    pub ids: Vec<Uuid>,
+    /// Its identity: who was cut off from the database registers a new one.
+    pub id: Uuid,
     /// `worker` or `producer`.
     pub role: String,
-    /// `role@host#pid`.
+    /// `role@host#pid`; processes in containers may share one.
     pub label: String,
-    /// Its first registration.
-    pub began_at: DateTime<Utc>,
-    /// Its newest registration.
+    /// Registration.
     pub started_at: DateTime<Utc>,
-    /// Last heartbeat.
+    /// Last heartbeat, or its goodbye.
     pub seen_at: DateTime<Utc>,
-    /// Its lease holds.
-    pub alive: bool,
-    /// Its newest lease is over for long, and it said no goodbye.
+    /// It said goodbye.
+    pub stopped: bool,
+    /// Its lease is over for long, and it said no goodbye.
     pub gone: bool,
 }
 
@@ -138,21 +136,25 @@ impl Store {
             .collect())
     }
 
-    /// Processes that live, and those whose lease has not been over for `news`; after `gone` without a
-    /// goodbye they are gone.
-    pub async fn members(&self, gone: Duration, news: Duration) -> Result<Vec<Member>, Error> {
-        let rows =
-            self.query(include_str!("sql/members.sql"), &[&millis(gone), &millis(news)]).await?;
+    /// Incarnations that live, and those whose lease has not been over for `view`. After `gone` without
+    /// a goodbye they are gone, and after `news` no news any more.
+    pub async fn members(
+        &self,
+        gone: Duration,
+        news: Duration,
+        view: Duration,
+    ) -> Result<Vec<Member>, Error> {
+        let (gone, news, view) = (millis(gone), millis(news), millis(view));
+        let rows = self.query(include_str!("sql/members.sql"), &[&gone, &news, &view]).await?;
         Ok(rows
             .iter()
             .map(|row| Member {
-                ids: row.get("ids"),
+                id: row.get("id"),
                 role: row.get("role"),
                 label: row.get("label"),
-                began_at: row.get("began_at"),
                 started_at: row.get("started_at"),
                 seen_at: row.get("seen_at"),
-                alive: row.get("alive"),
+                stopped: row.get("stopped"),
                 gone: row.get("gone"),
             })
             .collect())

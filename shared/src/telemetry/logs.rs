@@ -12,6 +12,7 @@ use opentelemetry::Context;
 use opentelemetry::trace::TraceContextExt;
 use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
 use opentelemetry_sdk::logs::SdkLoggerProvider;
+use serde_json::Value;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::field::MakeExt;
@@ -44,9 +45,10 @@ const QUIET: [(&str, &str); 3] = [
 /// What the head of a JSON line is called.
 const HEAD: [&str; 3] = ["timestamp", "level", "target"];
 
-/// Fields that every line inside a scope carries, kept in the OpenTelemetry context.
+/// Fields that every line inside a scope carries, kept in the OpenTelemetry context. A number is one, as
+/// where an event says it: a column of a log store has one type.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LogFields(pub Vec<(&'static str, String)>);
+pub(super) struct LogFields(pub Vec<(&'static str, Value)>);
 
 /// The subscriber of the process.
 pub(super) fn subscriber(
@@ -176,14 +178,17 @@ where
             let open = line.trim_end().strip_suffix('}').unwrap_or(&line);
             writer.write_str(open)?;
             for (name, value) in &fields {
-                write!(writer, ",\"{name}\":{}", serde_json::Value::from(value.as_str()))?;
+                write!(writer, ",\"{name}\":{value}")?;
             }
             return writer.write_str("}\n");
         }
         // A value with line breaks must not look like further lines of ours.
         writer.write_str(&line.trim_end().replace('\n', "\n    "))?;
         for (name, value) in &fields {
-            write!(writer, " {name}={value}")?;
+            match value {
+                Value::String(text) => write!(writer, " {name}={text}")?,
+                other => write!(writer, " {name}={other}")?,
+            }
         }
         writer.write_char('\n')
     }
@@ -213,18 +218,18 @@ impl Visit for Named {
 
 /// A JSON line whose event has a field by a name of the line's head: of two values the later stays.
 fn once(line: &str) -> String {
-    let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(line);
-    object.map_or_else(|_| line.to_owned(), |object| serde_json::Value::from(object).to_string())
+    let object = serde_json::from_str::<serde_json::Map<String, Value>>(line);
+    object.map_or_else(|_| line.to_owned(), |object| Value::from(object).to_string())
 }
 
 /// Trace, span and the scope's own fields of where the line was written.
-fn scope_fields() -> Vec<(&'static str, String)> {
+fn scope_fields() -> Vec<(&'static str, Value)> {
     Context::map_current(|cx| {
         let mut fields = Vec::new();
         let span = cx.span().span_context().clone();
         if span.is_valid() {
-            fields.push(("trace_id", span.trace_id().to_string()));
-            fields.push(("span_id", span.span_id().to_string()));
+            fields.push(("trace_id", span.trace_id().to_string().into()));
+            fields.push(("span_id", span.span_id().to_string().into()));
         }
         if let Some(LogFields(own)) = cx.get() {
             fields.extend(own.iter().cloned());
@@ -291,7 +296,7 @@ mod tests {
         );
         let scope = Context::new()
             .with_remote_span_context(span)
-            .with_value(LogFields(vec![("task.id", "t\"1".to_owned())]));
+            .with_value(LogFields(vec![("task.id", "t\"1".into()), ("task.run", 2.into())]));
         let guard = scope.attach();
         tracing::subscriber::with_default(Registry::default().with(layer), log);
         drop(guard);
@@ -302,10 +307,11 @@ mod tests {
     #[test]
     fn a_json_line_is_one_object_with_the_trace_and_the_scope() {
         let line = written(true, || tracing::info!(rows = 3, "loaded"));
-        let value: serde_json::Value = serde_json::from_str(&line).expect("one object");
+        let value: Value = serde_json::from_str(&line).expect("one object");
         assert_eq!(value["trace_id"], "00000000000000000000000000000abc");
         assert_eq!(value["span_id"], "0000000000000def");
         assert_eq!(value["task.id"], "t\"1");
+        assert_eq!(value["task.run"], 2, "a number, as where an event says it");
         assert_eq!(value["rows"], 3);
         assert_eq!(value["message"], "loaded");
     }
@@ -330,6 +336,7 @@ mod tests {
     fn a_text_line_ends_with_the_trace() {
         let line = written(false, || tracing::info!(rows = 3, "loaded"));
         assert!(line.contains("loaded rows=3 trace_id=00000000000000000000000000000abc"), "{line}");
+        assert!(line.ends_with(" task.id=t\"1 task.run=2\n"), "{line}");
         assert_eq!(line.matches('\n').count(), 1);
     }
 

@@ -101,8 +101,8 @@ async fn a_spent_budget_is_told_once_a_day() {
 
     let alerts = fleet.store.alerts(10).await.expect("read");
     assert_eq!(alerts.len(), 2, "{alerts:?}");
-    let said = "The daily budget of schedule s has no room for a call: 10 of 10 tokens are used today, \
-                and it may need up to 10. Tasks that need more than is left wait until 2026-12-02 \
+    let said = "The daily budget of the schedule s has no room for this call: 10 of 10 tokens are used \
+                today and this call may need up to 10. Tasks that need more than is left wait until 2026-12-02 \
                 00:00 (UTC)";
     assert_eq!(alerts[1].text, said);
 }
@@ -122,8 +122,8 @@ async fn a_call_that_does_not_fit_learns_what_is_left() {
     assert_eq!((room.used_tokens, room.held_tokens, room.daily_tokens), (4, 0, Some(100)));
     assert_eq!((room.used_cost_micro, room.daily_cost_micro), (51, Some(150)));
     let alerts = fleet.store.alerts(10).await.expect("read");
-    let said = "The daily budget of model m has no room for a call: 0.000051 of 0.00015 USD are spent \
-                today, and it may cost up to 0.0001. Tasks that need more than is left are given up";
+    let said = "The daily budget of the model m has no room for this call: 0.000051 of 0.00015 USD are \
+                spent today and this call may cost up to 0.0001. Tasks that need more than is left are given up";
     assert_eq!(alerts[0].text, said);
 }
 

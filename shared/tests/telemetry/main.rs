@@ -193,4 +193,6 @@ async fn json_lines_carry_the_trace_and_the_task() {
     assert_eq!(line["trace_id"], printed(&output, "trace_id"));
     assert_eq!(line["task.type"], "model_invoke");
     assert_eq!(line["task.run"], 1, "the event's own word");
+    let mut runs = lines.iter().filter_map(|line| line.get("task.run"));
+    assert!(runs.all(serde_json::Value::is_number), "{text}");
 }

@@ -117,33 +117,36 @@ impl Session<'_> {
 
     /// The result of a session whose last turn asks for nothing more.
     fn end(&self, turn: &Turn) -> Result<Value, TaskError> {
-        let context = self.context;
         if let Some(flaw) = &turn.flaw
             && flaw.class == ErrorClass::AnswerInvalid
             && self.asked.on_invalid != OnInvalid::Accept
         {
-            return Err(TaskError::Permanent(Failure::new(flaw.class, &flaw.message)));
+            return Err(TaskError::Permanent(Failure::new(
+                flaw.class,
+                self.context.redact(&flaw.message),
+            )));
         }
         let (usage, cost_micro) = self.told.spent();
-        let text = context.redact(&turn.text);
+        let text = &turn.text;
         let mut result = json!({
-            "answer": &text,
+            "answer": text,
             "model": turn.model,
             "turns": self.told.turns.len(),
             "tool_calls": self.told.tool_calls(),
             "usage": usage_json(usage, cost_micro),
             "finish_reason": turn.finish_reason,
         });
-        let answer = ChatAnswer { text, ..ChatAnswer::default() };
+        let answer = ChatAnswer { text: text.clone(), ..ChatAnswer::default() };
         if self.question().wants_json()
             && let Ok(value) = answer.json()
         {
             result["json"] = value;
         }
         if let Some(flaw) = &turn.flaw {
-            result["flaw"] = json!({"class": flaw.class, "message": context.redact(&flaw.message)});
+            result["flaw"] = json!({"class": flaw.class, "message": flaw.message});
         }
-        Ok(result)
+        // Kept steps may be older than a secret of the configuration.
+        Ok(self.context.redacted(result))
     }
 }
 

@@ -40,33 +40,31 @@ impl Handler for ModelInvoke {
         let reply = context.chat(STEP, request).await?;
         let answer = &reply.answer;
         let mut result = json!({
-            "text": context.redact(&answer.text),
+            "text": answer.text,
             "model": answer.model,
             "usage": reply.usage_json(),
             "finish_reason": answer.finish_reason,
             "tries": reply.tries,
         });
-        if wants_json
-            && let Ok(value) = serde_json::from_str::<Value>(&context.redact(answer.bare()))
-        {
+        if wants_json && let Ok(value) = answer.json() {
             result["json"] = value;
         }
         if !answer.tool_calls.is_empty() {
             let calls = answer.tool_calls.iter();
-            result["tool_calls"] = calls.map(|call| asked_tool(context, call)).collect();
+            result["tool_calls"] = calls.map(asked_tool).collect();
         }
         if let Some(flaw) = &reply.flaw {
-            let message = context.redact(&flaw.to_string());
-            result["flaw"] = json!({"class": flaw.class(), "message": message});
+            result["flaw"] = json!({"class": flaw.class(), "message": flaw.to_string()});
         }
-        Ok(result)
+        // Stored answers may be older than a secret of the configuration.
+        Ok(context.redacted(result))
     }
 }
 
 /// A tool that the model asks for: `{"id", "name", "arguments"}`, the arguments as JSON where they are.
-fn asked_tool(context: &Context, call: &ToolCall) -> Value {
-    let arguments = context.redact(&call.arguments);
-    let arguments = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
+fn asked_tool(call: &ToolCall) -> Value {
+    let said = &call.arguments;
+    let arguments = serde_json::from_str(said).unwrap_or_else(|_| Value::String(said.clone()));
     json!({"id": call.id, "name": call.name, "arguments": arguments})
 }
 

@@ -128,7 +128,9 @@ impl ReportGeneration {
                 ..ChatRequest::default()
             };
             let reply = making.context.chat("summary", request).await?;
-            making.add("summary", reply.answer.text.into()).await?;
+            // Stored answers may be older than a secret of the configuration.
+            let summary = making.context.redact(&reply.answer.text);
+            making.add("summary", summary.into()).await?;
         }
         render("template", report.template.clone(), making.variables()).await
     }

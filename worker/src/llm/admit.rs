@@ -9,7 +9,7 @@ use rand::Rng;
 use serde_json::json;
 use shared::domain::outcome::TaskError;
 use shared::domain::quota::{OverBudget, Reason};
-use shared::domain::room::{Need, Room};
+use shared::domain::room::Need;
 use shared::llm::{ChatAnswer, ChatRequest, DEFAULT_WAIT, LlmError, Prepared, TokenUsage};
 use shared::retry::Pauses;
 use shared::store::{Admission, CallStart, Closing, Denial, NewCall};
@@ -172,11 +172,7 @@ fn sent_away(denial: &Denial, call: &NewCall) -> Failed {
             denial.room.ever(need)
         )),
         Reason::DailyTokens | Reason::DailyCost => {
-            let today = Room { held_tokens: 0, held_cost_micro: 0, ..denial.room };
-            let what = format!(
-                "the daily budget of the {scope} {name} has no room for this call: {}",
-                today.today(need)
-            );
+            let what = format!("the {}", denial.room.spent(denial.scope, name, need));
             let until = denial.resets_at.to_rfc3339();
             let parked = not_now(format!("{what}; the task is parked until {until}"));
             match &denial.over_budget {
@@ -251,6 +247,7 @@ fn tokens(text: &str) -> i64 {
 mod tests {
     use shared::domain::outcome::ErrorClass;
     use shared::domain::quota::Scope;
+    use shared::domain::room::Room;
 
     use super::*;
     use shared::llm::{Message, Tool};

@@ -107,9 +107,8 @@ impl Context {
         let started = Instant::now();
         let deadline = started + self.house.models.timeout().min(left());
         let asked = self.house.models.ask(call, id, traceparent.as_deref(), deadline);
-        // Other secrets than its own key, which it has lost already.
+        // Answer or error, no secret is left in it.
         let answer = span.in_scope(asked).await;
-        let answer = answer.map(|answer| answer.redacted(|text| self.redact(text)));
         self.tell(&span, call, &answer, started.elapsed());
         let end = CallEnd { traceparent, ..self.end_of(call, &answer) };
         self.keep(id, &end).await?;
@@ -138,7 +137,7 @@ impl Context {
                 }
                 if captures_content() {
                     let (input, output) = contents(call.request, answer);
-                    span.chat_content(&self.redacted(input), &self.redacted(output));
+                    span.chat_content(&self.redacted(input), &output);
                 }
                 if let Some(said) = &answer.usage_doubted {
                     let (task, model) = (self.task_id, &call.model);
@@ -152,7 +151,7 @@ impl Context {
                     error_type = Some(class.to_owned());
                 }
             }
-            Err(error) => span.fail(&error.error_type(), self.redact(&error.to_string())),
+            Err(error) => span.fail(&error.error_type(), error.to_string()),
         }
         metrics::chat_ended(&ChatMeasures {
             model: &call.model,
@@ -195,10 +194,9 @@ impl Context {
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
-                let message = self.redact(&error.to_string());
                 return CallEnd {
                     unknown: error.outcome_unknown(),
-                    failure: Some(Failure::new(error.class(), message)),
+                    failure: Some(Failure::new(error.class(), error.to_string())),
                     closes: closing(error),
                     ..CallEnd::default()
                 };
@@ -211,7 +209,7 @@ impl Context {
             // The model's own words are in the row and nowhere else: traces and alerts get the class.
             let words = answer.refusal.as_deref().map(|words| format!(": {words}"));
             let message = format!("{fault}{}", words.unwrap_or_default());
-            Failure::new(fault.class(), self.redact(&message))
+            Failure::new(fault.class(), message)
         });
         CallEnd {
             response: (!empty).then(|| json!(answer)),

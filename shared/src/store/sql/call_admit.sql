@@ -105,8 +105,7 @@ counted AS (
         untried_until = CASE WHEN v.granted AND o.untried_until = 'infinity'
             THEN o.now + make_interval(secs => $13::bigint / 1000.0) ELSE q.untried_until END,
         turn_at = CASE WHEN t.grave < 3 THEN t.at + t.step ELSE q.turn_at END,
-        park_turn_at = CASE WHEN t.grave = 3 THEN t.at + t.step ELSE q.park_turn_at END,
-        budget_told_on = CASE WHEN t.untold THEN o.today ELSE q.budget_told_on END
+        park_turn_at = CASE WHEN t.grave = 3 THEN t.at + t.step ELSE q.park_turn_at END
     FROM owed o CROSS JOIN verdict v LEFT JOIN turn t ON t.scope = o.scope AND t.name = o.name
     WHERE q.scope = o.scope AND q.name = o.name
 ),
@@ -117,21 +116,6 @@ sent AS (
            (SELECT o.today FROM owed o WHERE o.scope = 'model'), (SELECT o.today FROM owed o WHERE o.scope = 'schedule'),
            $10::bigint, $11::bigint
     FROM mine m, clock c, verdict v WHERE v.granted
-),
-told AS (
-    INSERT INTO alerts (kind, text, created_at, next_try_at)
-    SELECT 'quota',
-           format('The daily budget of %s %s has no room for a call: %s. Tasks %s', o.scope, o.name,
-                  CASE t.reason WHEN 'daily_tokens'
-                       THEN format('%s of %s tokens are used today, and it may need up to %s', o.tokens_used, o.daily_tokens, $10::bigint)
-                       ELSE format('%s of %s USD are spent today, and it may cost up to %s', trim_scale(o.cost_used / 1e6),
-                                   trim_scale(o.daily_cost_micro / 1e6), trim_scale($11::bigint / 1e6)) END,
-                  CASE WHEN o.over_budget = 'dead' THEN 'that need more than is left are given up'
-                       WHEN o.over_budget = 'park' THEN format('that need more than is left wait until %s (%s)',
-                           to_char(o.tomorrow AT TIME ZONE o.timezone, 'YYYY-MM-DD HH24:MI'), o.timezone)
-                       ELSE format('that need more than is left ask %s instead', split_part(o.over_budget, ': ', 2)) END),
-           o.now, o.now
-    FROM turn t JOIN owed o ON o.scope = t.scope AND o.name = t.name WHERE t.untold
 ),
 waits AS (
     INSERT INTO llm_waits AS w (task_id, scope, name, reason, since, until)
@@ -146,6 +130,7 @@ SELECT c.known, v.granted OR v.repeated AS granted, t.scope, t.name, t.reason,
        ceil(extract(epoch FROM t.at - c.now) * 1000)::bigint AS wait_ms, o.over_budget, o.closed_reason,
        o.tomorrow, o.tokens_per_minute, o.daily_tokens, o.tokens_used::bigint AS used_tokens,
        o.tokens_held::bigint AS held_tokens, o.daily_cost_micro, o.cost_used::bigint AS used_cost_micro,
-       o.cost_held::bigint AS held_cost_micro
+       o.cost_held::bigint AS held_cost_micro, coalesce(t.untold, false) AS untold, o.today,
+       format('%s (%s)', to_char(o.tomorrow AT TIME ZONE o.timezone, 'YYYY-MM-DD HH24:MI'), o.timezone) AS tomorrow_there
 FROM mine m CROSS JOIN clock c CROSS JOIN verdict v
 LEFT JOIN turn t ON true LEFT JOIN owed o ON o.scope = t.scope AND o.name = t.name

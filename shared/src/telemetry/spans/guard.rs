@@ -7,6 +7,7 @@ use opentelemetry::trace::{
     Link as SpanLink, SpanBuilder, SpanContext, SpanKind, Status, TraceContextExt, Tracer,
 };
 use opentelemetry::{Context, KeyValue, Value};
+use serde_json::Value as Json;
 
 use crate::telemetry::logs::LogFields;
 use crate::telemetry::{context, names, tracer};
@@ -55,7 +56,7 @@ pub(super) struct Draft {
     builder: SpanBuilder,
     attributes: Vec<KeyValue>,
     links: Vec<SpanLink>,
-    fields: Vec<(&'static str, String)>,
+    fields: Vec<(&'static str, Json)>,
 }
 
 impl Draft {
@@ -89,7 +90,7 @@ impl Draft {
     }
 
     /// A field of every log line inside the span's scope.
-    pub(super) fn logged(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub(super) fn logged(mut self, name: &'static str, value: impl Into<Json>) -> Self {
         self.fields.push((name, value.into()));
         self
     }

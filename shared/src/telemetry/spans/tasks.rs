@@ -145,7 +145,7 @@ pub fn attempt(attempt: &Attempt, worker: &str) -> Span {
         .with_some(belfry::SCHEDULE, attempt.schedule.clone())
         .logged("task.id", attempt.task_id.to_string())
         .logged("task.type", attempt.task_type.clone())
-        .logged("task.run", attempt.run.to_string())
+        .logged("task.run", attempt.run)
         .start(&Parent::Scope)
 }
 
