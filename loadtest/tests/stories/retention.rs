@@ -67,6 +67,10 @@ async fn tasks_leave_after_their_time_and_keys_after_theirs() {
     }
     // The mirror takes the closed letters' copies off, without which they stay.
     house.has(&house.ground.topology().dead(), 1).await;
+    let left =
+        "SELECT count(*) FROM dead_letters WHERE resolved_at IS NOT NULL AND removed_at IS NULL";
+    let is_noted = async || (house.count(left).await == 0).then_some(());
+    within(PATIENCE, "that is noted", is_noted).await;
     house.quiet().await;
     for member in fleet.drain(..) {
         assert!(member.stop(PATIENCE).await.expect("ended").success());
