@@ -199,10 +199,12 @@ async fn every_instant_of_a_pause_is_paused_whenever_it_is_decided() {
     let by_file = house.tick(&term, &by_file).await;
     house.store.pause_schedule("beat", Some("ann")).await.expect("paused");
     let by_hand = [due(-80, -70), due(-60, 10), due(11, 20), due(21, 21)];
-    let by_hand = house.tick(&term, &by_hand).await;
+    house.database.move_clock(30).await;
+    let by_hand = house.tick(&house.term().await, &by_hand).await;
     house.database.move_clock(100).await;
     house.store.pause_schedule("beat", None).await.expect("resumed");
     house.store.pause_schedule("beat", None).await.expect("resumed already");
+    house.database.move_clock(160).await;
     let resumed = [due(30, 60), due(61, 61), due(62, 130), due(140, 150)];
     let resumed = house.tick(&house.term().await, &resumed).await;
 
