@@ -185,11 +185,7 @@ impl Look {
 /// What applying would do.
 pub async fn rehearse(store: &Store, entries: &[Schedule]) -> Result<Report, Error> {
     let look = Look::at(store, entries).await?;
-    let mut differences = Differences::new();
-    for old in look.old(entries).chunks(CHUNK) {
-        let kept = store.specs(&names(old)).await?;
-        differences.extend(compare(old, entries, &by_name(&kept)));
-    }
+    let (differences, _) = read_old(store, entries, &look.old(entries)).await?;
     Ok(look.report(entries, differences))
 }
 
@@ -201,14 +197,16 @@ pub async fn apply(
     look: &Look,
     (read_at, by): (DateTime<Utc>, &str),
 ) -> Result<Option<(Report, InForce)>, Error> {
+    // Before the transaction, in which nothing else ticks: should another file get into force
+    // meanwhile, it does not begin.
+    let old = look.old(entries);
+    let (differences, next) = read_old(store, entries, &old).await?;
     let Some(mut apply) = store.begin_apply(look.file.revision).await? else { return Ok(None) };
-    let mut differences = Differences::new();
+    let due = next.into_iter().filter(|(_, at)| *at <= apply.now()).map(|(name, _)| name);
+    let due: Vec<&str> = due.collect();
     let mut ticked = 0;
-    for old in look.old(entries).chunks(CHUNK) {
-        let kept = apply.old(&names(old)).await?;
-        let schedules = by_name(&kept);
-        differences.extend(compare(old, entries, &schedules));
-        ticked += tick_old(&apply, &kept, &schedules).await?;
+    for names in due.chunks(CHUNK) {
+        ticked += tick_old(&apply, &apply.old(names).await?).await?;
     }
     let mut report = Report { ticked, ..look.report(entries, differences) };
 
@@ -232,12 +230,29 @@ pub async fn apply(
     Ok(Some((report, in_force)))
 }
 
+/// Reads old entries: what differs, and what is next under each.
+async fn read_old<'a>(
+    store: &Store,
+    entries: &[Schedule],
+    old: &[Old<'a>],
+) -> Result<(Differences, Vec<(&'a str, DateTime<Utc>)>), Error> {
+    let (mut differences, mut next) = (Differences::new(), Vec::new());
+    for old in old.chunks(CHUNK) {
+        let kept = store.specs(&names(old)).await?;
+        let schedules = by_name(&kept);
+        differences.extend(compare(old, entries, &schedules));
+        let marks: HashMap<&str, DateTime<Utc>> =
+            kept.iter().map(|kept| (kept.name.as_str(), kept.mark)).collect();
+        next.extend(old.iter().filter_map(|(name, _)| {
+            Some((*name, schedules.get(*name)?.next_due(*marks.get(name)?)?))
+        }));
+    }
+    Ok((differences, next))
+}
+
 /// Ticks what was due under old entries; answers how many instants were decided just now.
-async fn tick_old(
-    apply: &Apply,
-    old: &[Kept],
-    schedules: &HashMap<String, Schedule>,
-) -> Result<usize, Error> {
+async fn tick_old(apply: &Apply, old: &[Kept]) -> Result<usize, Error> {
+    let schedules = by_name(old);
     let due = old.iter().filter_map(|kept| Some((schedules.get(&kept.name)?, kept.mark)));
     let due: Vec<_> = due.collect();
     let pauses = apply.pause_edges(&due::late(&due, apply.now())).await?;
@@ -251,7 +266,7 @@ async fn tick_old(
 }
 
 /// Their names.
-pub fn names<'a>(old: &[Old<'a>]) -> Vec<&'a str> {
+fn names<'a>(old: &[Old<'a>]) -> Vec<&'a str> {
     old.iter().map(|(name, _)| *name).collect()
 }
 
