@@ -135,14 +135,14 @@ impl Ticker {
             Some((schedule(&self.config, &known.as_ref()?.entry).name.clone(), slot))
         });
         let slots: HashMap<String, usize> = known.collect();
-        let mut last = String::new();
+        let mut place = (self.revision + 1, String::new());
         let mut changed = 0;
         loop {
-            let page = self.store.changed_schedules(self.revision, &last).await?;
-            let Some(end) = page.last() else { break };
-            last.clone_from(&end.name);
+            let page = self.store.changed_schedules((place.0, &place.1), revision).await?;
+            let Some((at, last)) = page.last() else { break };
+            place = (*at, last.name.clone());
             changed += page.len();
-            for kept in &page {
+            for (_, kept) in &page {
                 let slot = slots.get(&kept.name).copied();
                 if kept.removed {
                     slot.into_iter().for_each(|slot| self.forget(slot));

@@ -18,7 +18,7 @@ use super::workers::Registration;
 embed_migrations!("../migrations");
 
 /// Schema version that this binary was built for.
-pub const SCHEMA_VERSION: u32 = 13;
+pub const SCHEMA_VERSION: u32 = 14;
 
 /// Key of the advisory lock: "belfry" as a number.
 const LOCK: i64 = 0x6265_6c66_7279;

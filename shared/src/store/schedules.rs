@@ -148,13 +148,17 @@ impl Store {
         specs_in(&self.session().await?, names).await
     }
 
-    /// What was applied, changed or removed since a revision, by name: the page behind a name; an
-    /// empty one is behind the last.
-    pub async fn changed_schedules(&self, since: i64, after: &str) -> Result<Vec<Kept>, Error> {
+    /// What was applied, changed or removed, in the order of revisions and names, up to a revision: the
+    /// page behind a place, which begins with `(first revision, "")`; an empty one is behind the last.
+    pub async fn changed_schedules(
+        &self,
+        (revision, name): (i64, &str),
+        until: i64,
+    ) -> Result<Vec<(i64, Kept)>, Error> {
         let sql = include_str!("sql/changed_schedules.sql");
-        let rows = self.query(sql, &[&since, &after, &PAGE_OF_ENTRIES]).await?;
+        let rows = self.query(sql, &[&revision, &name, &until, &PAGE_OF_ENTRIES]).await?;
         let kept = |row: &Row| Kept { removed: row.get("removed"), ..kept_of(row) };
-        Ok(rows.iter().map(kept).collect())
+        Ok(rows.iter().map(|row| (row.get("revision"), kept(row))).collect())
     }
 
     /// Schedules that are in force; one, if named.
