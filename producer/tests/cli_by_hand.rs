@@ -44,7 +44,7 @@ async fn a_trigger_is_one_task_with_a_key_of_its_own_and_a_name_beside_it() {
     house
         .producer(&["schedules", "trigger", "nightly"])
         .with(3)
-        .complains("nightly is not applied yet");
+        .complains("nightly is in belfry.yaml and not applied yet");
     applied(&house).await;
 
     let made = house.producer(&["schedules", "trigger", "nightly", "--json"]).with(0).json();
@@ -300,6 +300,18 @@ async fn who_asks_for_what_was_removed_or_renamed_is_told_so() {
     house.configure(NOBODY, "tasks: []\n");
     let here = house.producer(&["schedules", "trigger", "every_hour"]).with(3);
     here.complains("every_hour is in force and not in belfry.yaml");
+
+    // A file from before that still has them.
+    house.configure(NOBODY, SCHEDULES);
+    for command in ["pause", "resume", "trigger"] {
+        let asked = |name| house.producer(&["schedules", command, name]).with(3);
+        asked("nightly").complains("nightly was removed at 20");
+        asked("hourly").complains("hourly was renamed to every_hour at 20");
+    }
+    for command in ["next", "show"] {
+        let noted = house.producer(&["schedules", command, "hourly"]).with(0).err;
+        assert!(noted.contains("note: hourly was renamed to every_hour at 20"), "{noted}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

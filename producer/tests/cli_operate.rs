@@ -133,7 +133,7 @@ async fn a_schedule_is_paused_and_resumed_by_name() {
     let house = House::open().await;
     house.configure(NOBODY, SCHEDULES);
     let early = house.producer(&["schedules", "pause", "nightly"]).with(3);
-    early.complains("no producer has applied it yet");
+    early.complains("and not applied yet");
     let early = house.producer(&["schedules", "resume", "nightly"]).with(3);
     early.complains("there is no pause to lift");
     let path = house.dir.path().join("belfry.yaml");

@@ -37,6 +37,27 @@ pub(super) fn absent(name: &str, config: &Config, row: Option<&ScheduleRow>) -> 
     })
 }
 
+/// Of an entry that the file has and that is not in force: nobody has applied it, or a file that was
+/// applied since has removed or renamed it. `advice` is for the former.
+pub(super) fn unapplied(
+    name: &str,
+    config: &Config,
+    row: Option<&ScheduleRow>,
+    advice: &str,
+) -> String {
+    let file = &config.name;
+    let Some((row, removed_at)) = row.and_then(|row| Some((row, row.removed_at.map(time)?))) else {
+        return format!("{name} is in {file} and not applied yet; {advice}");
+    };
+    let again = format!("`producer schedules apply` with {file}, which still has it, has it again");
+    match (&row.renamed_to, row.heir_removed_at) {
+        (Some(heir), None) => format!(
+            "{name} was renamed to {heir} at {removed_at}; use that name and the file that has it, or {again}"
+        ),
+        _ => format!("{name} was removed at {removed_at}; {again}"),
+    }
+}
+
 /// As [`absent`], when only the file was asked so far.
 pub(super) async fn absent_from_file(
     name: &str,

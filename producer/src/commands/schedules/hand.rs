@@ -10,8 +10,8 @@ use shared::domain::task::{Due, NewTask, TaskId};
 use shared::domain::template::{self, TickContext};
 use shared::store::{HandRun, ScheduleRow, Store};
 
-use super::absent::absent_from_file;
-use super::line::line;
+use super::absent::{absent_from_file, ever, unapplied};
+use super::line::{line, present};
 use crate::commands::connect::Context;
 use crate::commands::error::CommandError;
 use crate::commands::output::{self, time};
@@ -52,12 +52,10 @@ pub(super) async fn in_force(
     store: &Store,
     config: &Config,
 ) -> Result<ScheduleRow, CommandError> {
-    let row = store.schedules(Some(&entry.name)).await?.pop().ok_or_else(|| {
-        CommandError::Conflict(format!(
-            "{} is not applied yet; run `producer schedules apply`, or start `producer run` with this \
-             file",
-            entry.name
-        ))
+    let known = ever(&entry.name, store).await?;
+    let row = present(Some(entry), known.as_ref()).cloned().ok_or_else(|| {
+        let advice = "run `producer schedules apply`, or start `producer run` with this file";
+        CommandError::Conflict(unapplied(&entry.name, config, known.as_ref(), advice))
     })?;
     if line(Some(entry), Some(&row)).is_some_and(|line| line.differs) {
         output::talk(&format!(

@@ -4,11 +4,14 @@ use clap::Args;
 use shared::config::Config;
 use shared::store::ScheduleRow;
 
-use super::absent::{absent, away, ever};
+use super::absent::{absent, away, ever, unapplied};
 use super::line::{self, from, in_force, upcoming};
 use crate::commands::connect::{self, Context};
 use crate::commands::error::{Answer, CommandError};
 use crate::commands::output::{self, time};
+
+/// For whoever asks of an entry that is not applied.
+const ADVICE: &str = "these instants come once it is";
 
 /// Some instants of a schedule.
 #[derive(Debug, Args)]
@@ -23,8 +26,8 @@ pub struct Next {
 pub(super) async fn next(args: &Next, context: &Context) -> Answer {
     let config = context.config()?;
     let entry = config.schedules.iter().find(|entry| entry.name == args.name);
-    let known = match known(&args.name, &config).await {
-        Ok(known) => known,
+    let asked = match known(&args.name, &config).await {
+        Ok(known) => Some(known),
         Err(error) if entry.is_none() => return Err(away(&args.name, &config, &error)),
         Err(error) => {
             output::talk(&format!(
@@ -33,9 +36,13 @@ pub(super) async fn next(args: &Next, context: &Context) -> Answer {
             None
         }
     };
-    let row = known.as_ref().filter(|row| row.removed_at.is_none());
+    let known = asked.as_ref().and_then(Option::as_ref);
+    let row = known.filter(|row| row.removed_at.is_none());
     let schedule = in_force(entry, row);
-    let schedule = schedule.ok_or_else(|| absent(&args.name, &config, known.as_ref()))?;
+    let schedule = schedule.ok_or_else(|| absent(&args.name, &config, known))?;
+    if let (Some(known), None, Some(_)) = (&asked, row, entry) {
+        output::talk(&format!("note: {}", unapplied(&args.name, &config, known.as_ref(), ADVICE)));
+    }
     let line = line::line(entry, row);
     if line.as_ref().is_some_and(|line| line.differs) {
         output::talk(&format!("note: {} says otherwise and is not applied yet", config.name));

@@ -3,7 +3,7 @@
 use shared::domain::schedule::Schedule;
 use shared::store::Paused;
 
-use super::absent::{absent, ever};
+use super::absent::{absent, ever, unapplied};
 use super::line::{self, in_force};
 use crate::commands::connect::Context;
 use crate::commands::error::{Answer, CommandError};
@@ -13,9 +13,14 @@ pub(super) async fn pause(name: &str, by: Option<&str>, context: &Context) -> An
     let (config, store) = context.store().await?;
     let entry = config.schedules.iter().find(|entry| entry.name == name);
     let Some(Paused { row, was_paused_by: was }) = store.pause_schedule(name, by).await? else {
+        let row = ever(name, &store).await?;
+        let advice = match by {
+            Some(_) => "start `producer run`, or write `paused: true` into the file",
+            None => "there is no pause to lift",
+        };
         return Err(match entry {
-            Some(_) => CommandError::Conflict(unapplied(name, by, &config.name)),
-            None => absent(name, &config, ever(name, &store).await?.as_ref()),
+            Some(_) => CommandError::Conflict(unapplied(name, &config, row.as_ref(), advice)),
+            None => absent(name, &config, row.as_ref()),
         });
     };
     let says_paused = |schedule: Schedule| schedule.paused;
@@ -45,13 +50,4 @@ pub(super) async fn pause(name: &str, by: Option<&str>, context: &Context) -> An
         (Some(_), Some(who)) => format!("{name} was paused already, by {who}"),
     };
     if context.json { Ok(()) } else { output::text(&told) }
-}
-
-/// Of an entry that only the file knows.
-fn unapplied(name: &str, by: Option<&str>, file: &str) -> String {
-    let advice = match by {
-        Some(_) => "start `producer run`, or write `paused: true` into the file",
-        None => "there is no pause to lift",
-    };
-    format!("{name} is in {file} but no producer has applied it yet; {advice}")
 }

@@ -5,7 +5,7 @@ use shared::domain::quota::{Limits, Scope, dollars};
 use shared::domain::schedule::{Schedule, changes};
 use shared::store::{ByHandRow, TickRow};
 
-use super::absent::{absent, ever};
+use super::absent::{absent, ever, unapplied};
 use super::cadence::Cadence;
 use super::line::{self, in_force};
 use super::list::{OTHER_PAYLOAD, outcome, standing};
@@ -24,6 +24,9 @@ pub(super) async fn show(name: &str, context: &Context) -> Answer {
     let (Some(schedule), Some(line)) = (in_force(entry, row), line::line(entry, row)) else {
         return Err(absent(name, &config, known.as_ref()));
     };
+    if entry.is_some() && row.is_none() && known.is_some() {
+        output::talk(&format!("note: {}", unapplied(name, &config, known.as_ref(), "")));
+    }
     let leader = line::leader(&store).await?;
     let ticks = store.ticks(Some(name), SHOWN as i64).await?;
     let by_hand = store.runs_by_hand(name, SHOWN as i64).await?;
