@@ -35,9 +35,6 @@ const LOOK_FOR_CHANGES: Duration = Duration::from_secs(1);
 /// Least sleep of a standby, which wakes when the lease of another ends.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(10);
 
-/// What was not answered in time, as a warning says it.
-const RENEWAL: &str = "a renewal";
-
 /// Removed schedules that are named in the log.
 const NAMED: usize = 20;
 
@@ -122,9 +119,7 @@ impl Candidate {
     async fn say_why(&self, epoch: i64, ended: Result<Ended, Error>) {
         let why = match ended {
             Ok(Ended::Stopping) => return info!(epoch, "leads no more: it stops"),
-            Ok(Ended::Silence(what)) => {
-                format!("{what} took longer than is left of the lease")
-            }
+            Ok(Ended::Silence) => "a renewal took longer than is left of the lease".to_owned(),
             Ok(Ended::Lost) => self.who_leads(epoch).await,
             Err(error) => error.to_string(),
         };
@@ -169,16 +164,16 @@ impl Candidate {
             if let Some(ended) = self.keep(&mut last).await? {
                 return Ok(ended);
             }
-            let until = last.asked + self.safe();
+            // Either may wait for a long apply; the lease is renewed meanwhile.
             if looked.elapsed() >= LOOK_FOR_CHANGES {
                 looked = Instant::now();
-                match tokio::time::timeout_at(until, ticker.refresh()).await {
+                match self.while_leading(&mut last, ticker.refresh()).await? {
                     Ok(refreshed) => drop(refreshed?),
-                    Err(_) => return Ok(Ended::Silence("a look for changed schedules")),
+                    Err(ended) => return Ok(ended),
                 }
             }
-            let round = tokio::time::timeout_at(until, ticker.round(&last.term, last.now()));
-            let next = match round.await {
+            let (term, now) = (last.term, last.now());
+            let next = match self.while_leading(&mut last, ticker.round(&term, now)).await? {
                 Ok(round) => match round? {
                     Round::Until(next) => next,
                     Round::Refused => match self.renew(&mut last).await? {
@@ -186,7 +181,7 @@ impl Candidate {
                         Some(ended) => return Ok(ended),
                     },
                 },
-                Err(_) => return Ok(Ended::Silence("a round of ticks")),
+                Err(ended) => return Ok(ended),
             };
             let pause = next
                 .map_or(LONGEST_SLEEP, |next| (next - last.now()).to_std().unwrap_or_default())
@@ -259,7 +254,7 @@ impl Candidate {
         if last.asked.elapsed() >= self.interval {
             return self.renew(last).await;
         }
-        Ok((last.asked.elapsed() >= self.safe()).then_some(Ended::Silence(RENEWAL)))
+        Ok((last.asked.elapsed() >= self.safe()).then_some(Ended::Silence))
     }
 
     /// Renews the lease and what we know of the database's clock.
@@ -269,9 +264,9 @@ impl Candidate {
             Ok(Ok(Some(renewed))) => *last = renewed,
             Ok(Ok(None)) => return Ok(Some(Ended::Lost)),
             Ok(Err(error)) => return Err(error),
-            Err(_) => return Ok(Some(Ended::Silence(RENEWAL))),
+            Err(_) => return Ok(Some(Ended::Silence)),
         }
-        Ok((last.asked.elapsed() >= self.safe()).then_some(Ended::Silence(RENEWAL)))
+        Ok((last.asked.elapsed() >= self.safe()).then_some(Ended::Silence))
     }
 
     /// Does something that may take longer than a lease, unless the term ends meanwhile.
@@ -320,8 +315,8 @@ enum Ended {
     Stopping,
     /// The database says that the lease is not ours.
     Lost,
-    /// This was not answered while the lease was surely ours.
-    Silence(&'static str),
+    /// A renewal was not answered while the lease was surely ours.
+    Silence,
 }
 
 /// A renewal: the term, when we asked for it and when the answer came.

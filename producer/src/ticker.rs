@@ -96,14 +96,19 @@ impl Ticker {
     pub async fn round(&mut self, term: &Term, now: DateTime<Utc>) -> Result<Round, Error> {
         let slots = self.take_due(now);
         for batch in self.batches(&slots, now).await? {
-            if !self.decide(term, batch, now).await? {
-                let others = self.refresh().await?;
-                // Whatever the reason, what is due is looked at again.
-                for slot in slots {
-                    self.plan_next(slot);
-                }
-                return Ok(if others { Round::Until(Some(now)) } else { Round::Refused });
+            let again = match self.decide(term, batch, now).await {
+                Ok(true) => continue,
+                Ok(false) if self.refresh().await? => Round::Until(Some(now)),
+                Ok(false) => Round::Refused,
+                // A long apply holds the file: it is waited for, as long as we lead.
+                Err(error) if error.is_locked() => Round::Until(Some(now)),
+                Err(error) => return Err(error),
+            };
+            // Whatever the reason, what is due is looked at again.
+            for slot in slots {
+                self.plan_next(slot);
             }
+            return Ok(again);
         }
         for slot in slots {
             if let Some(known) = &mut self.slots[slot] {

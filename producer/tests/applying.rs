@@ -1,4 +1,5 @@
 //! Applying a file: whatever it changes, no instant is lost and none is doubled.
+// long because: each kind of change is one story of the same house
 
 use std::time::Duration;
 

@@ -379,21 +379,3 @@ async fn the_leader_tells_the_pauses_of_an_outage_from_the_rest_of_it() {
     let paused = instants.iter().filter(|(_, outcome)| *outcome == "paused").count();
     assert!((195..=205).contains(&paused), "{all:?}");
 }
-
-/// The numbers of terms in a log are explained by its own lines: who took over, or what was silent.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_term_is_logged_with_its_reason() {
-    let tower = open(&entry("minutely", "* * * * *", "")).await;
-    let leader = tower.producer("leader.log");
-    leader.says("in force").await;
-
-    let taken = "UPDATE leadership SET token = gen_random_uuid(), label = 'producer@other#1', \
-                 epoch = epoch + 1, lease_until = belfry_now() + interval '1 second'";
-    tower.house.database.client().await.batch_execute(taken).await.expect("taken");
-
-    leader.says("leads no more").await;
-    leader.says("producer@other#1 has taken the lead, epoch 2").await;
-    leader.says("leading epoch=3").await;
-    leader.signal("TERM");
-    leader.says("leads no more: it stops").await;
-}

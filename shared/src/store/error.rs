@@ -107,6 +107,11 @@ impl Error {
         self.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
     }
 
+    /// True when another session held what was needed for too long: nothing was done.
+    pub fn is_locked(&self) -> bool {
+        self.code() == Some(SqlState::LOCK_NOT_AVAILABLE.code())
+    }
+
     /// True when the service is away rather than the request wrong: exit code 4 of a command.
     pub fn is_unreachable(&self) -> bool {
         match self {

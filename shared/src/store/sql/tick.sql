@@ -3,10 +3,11 @@
 -- us. At most one running tick per schedule and statement, since overlap is judged on rows that this
 -- statement cannot see. An apply ($1 is NULL) holds schedule_file alone and needs no term.
 -- `(x IN (SELECT …)) IS TRUE` is looked up in a hash; a join of the parts would compare each with each.
+-- The file is locked first: whoever waits for a long apply must not keep the lead from being renewed.
 -- A leader's clock is this one as it was some seconds ago: where it has gone back since, an instant
 -- would be decided before its time. The tolerance is for clocks that are being slewed.
 WITH leader AS (
-    SELECT l.epoch FROM leadership l, schedule_file f
+    SELECT l.epoch FROM schedule_file f, leadership l
     WHERE l.name = 'producer' AND l.token = $1 AND l.lease_until > belfry_now() AND f.revision = $2
       AND (SELECT max(p) FROM unnest($4::timestamptz[]) p) < belfry_now() + interval '1 second'
     FOR SHARE
