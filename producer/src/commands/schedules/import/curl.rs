@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
-use shared::config::MOST_RETRIES;
+use shared::config::{MOST_RETRIES, parse_duration};
 use shared::http::Url;
 
 use super::{Entry, at_most};
@@ -120,7 +120,10 @@ impl Request {
             'm' => {
                 let seconds = value()?;
                 let _: f64 = seconds.parse().ok()?;
-                self.timeout = Some(format!("{seconds}s"));
+                let limit = format!("{seconds}s");
+                // To curl, 0 is no limit.
+                let is_limit = !parse_duration(&limit).ok()?.is_zero();
+                self.timeout = is_limit.then_some(limit);
             }
             'o' => return (value()? == "/dev/null").then_some(()),
             _ => return None,
@@ -233,6 +236,19 @@ mod tests {
             "wget https://a.example",
         ] {
             check(line, "none");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_0_is_none() {
+        let plain = r#"payload={"url":"https://a.example"}"#;
+        for limit in ["-m 0", "-m0", "--max-time 0", "--max-time=0.0", "-m 10 -m 0"] {
+            check(&format!("curl -f {limit} https://a.example"), plain);
+        }
+        let limited = r#"payload={"timeout":"0.5s","url":"https://a.example"}"#;
+        check("curl -f -m 0 -m 0.5 https://a.example", limited);
+        for odd in ["-m soon", "-m inf", "-m -1", "-m 5m"] {
+            check(&format!("curl -f {odd} https://a.example"), "none");
         }
     }
 
