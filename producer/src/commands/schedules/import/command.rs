@@ -189,6 +189,7 @@ mod tests {
         {
             check(&format!("/bin/x 1 {silenced}"), r#"["/bin/x","1"]"#);
         }
+        check("curl 'https://a.example/[1-3]'", r#"["curl","https://a.example/[1-3]"]"#);
         check("/bin/x --format '{{.Names}}'", r#"["/bin/x","--format","{{.Names}}"]"#);
     }
 
