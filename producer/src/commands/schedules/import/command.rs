@@ -34,8 +34,9 @@ const SILENCED: [&str; 11] = [
     "</dev/null",
 ];
 
-/// Sets task type and payload of a line of shell; `input` are lines for its standard input.
-pub(super) fn line(line: &str, input: Option<&[String]>, entry: &mut Entry) {
+/// Sets task type and payload of a line of shell; `input` are lines for its standard input. True where
+/// it needs a shell.
+pub(super) fn line(line: &str, input: Option<&[String]>, entry: &mut Entry) -> bool {
     if let Some(input) = input {
         let quoted: Vec<String> = input.iter().map(|line| quote(line)).collect();
         let piped = format!("printf '%s\\n' {} | {{ {line}\n}}", quoted.join(" "));
@@ -50,6 +51,7 @@ pub(super) fn line(line: &str, input: Option<&[String]>, entry: &mut Entry) {
         entry.note("the output went to /dev/null; here the attempt keeps it");
     }
     arguments(&words, entry);
+    false
 }
 
 /// Sets task type and payload of an argument list.
@@ -65,9 +67,10 @@ pub(super) fn arguments(words: &[String], entry: &mut Entry) {
     entry.set("payload", json!({ "argv": words }));
 }
 
-fn shell(line: &str, entry: &mut Entry) {
+fn shell(line: &str, entry: &mut Entry) -> bool {
     entry.set("task_type", "command");
     entry.set("payload", json!({ "argv": [SHELL, "-c", line] }));
+    true
 }
 
 /// The line that a shell is to run, where the entry has one.
