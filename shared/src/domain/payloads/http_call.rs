@@ -136,6 +136,10 @@ impl Payload for HttpCall {
                 return Err(format!("query.{name} is not a text, number or true/false"));
             }
         }
+        // No request ends in no time: each attempt would fail.
+        if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err("timeout must be longer than 0; drop it to have the task's".to_owned());
+        }
         let statuses = self.expect_status.iter().flat_map(Expected::all);
         match statuses.copied().find(|status| !(100..600).contains(status)) {
             Some(status) => Err(format!("expect_status {status} is no HTTP status")),
@@ -203,6 +207,8 @@ mod tests {
         check(&with("expect_status", json!([200, 700])), "700");
         check(&with("timeout", json!("500ms")), "ok");
         check(&with("timeout", json!(2.5)), "ok");
+        check(&with("timeout", json!("0s")), "timeout must be longer than 0");
+        check(&with("timeout", json!(0)), "timeout must be longer than 0");
         check(&with("timeout", json!("soon")), "expected seconds");
     }
 }

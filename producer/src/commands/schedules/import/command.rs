@@ -10,6 +10,15 @@ use crate::commands::output::quote;
 /// The shell that cron runs lines with.
 const SHELL: &str = "/bin/sh";
 
+/// First words that only a shell understands: no program, or one whose effect ends with it. Those of
+/// bash are among them, though not of every `/bin/sh`: there the line fails as it does by hand.
+const BUILTINS: [&str; 36] = [
+    ".", ":", "alias", "builtin", "case", "cd", "command", "declare", "eval", "exec", "exit",
+    "export", "for", "function", "hash", "if", "let", "popd", "pushd", "read", "readonly",
+    "return", "select", "set", "shift", "shopt", "source", "trap", "type", "typeset", "ulimit",
+    "umask", "unset", "until", "wait", "while",
+];
+
 /// Endings of a line that throw its output away; those that others end with come last.
 const SILENCED: [&str; 11] = [
     "2>&1",
@@ -25,21 +34,24 @@ const SILENCED: [&str; 11] = [
     "</dev/null",
 ];
 
-/// Sets task type and payload of a line of shell; `input` are lines for its standard input.
-pub(super) fn line(line: &str, input: Option<&[String]>, entry: &mut Entry) {
+/// Sets task type and payload of a line of shell; `input` are lines for its standard input. True where
+/// it needs a shell.
+pub(super) fn line(line: &str, input: Option<&[String]>, entry: &mut Entry) -> bool {
     if let Some(input) = input {
         let quoted: Vec<String> = input.iter().map(|line| quote(line)).collect();
         let piped = format!("printf '%s\\n' {} | {{ {line}\n}}", quoted.join(" "));
         return shell(&piped, entry);
     }
     let (loud, was_silenced) = unsilenced(line);
-    let Some(words) = words(loud).filter(|words| !words.is_empty()) else {
+    let is_program = |word: &String| !BUILTINS.contains(&word.as_str());
+    let Some(words) = words(loud).filter(|words| words.first().is_some_and(is_program)) else {
         return shell(line, entry);
     };
     if was_silenced {
         entry.note("the output went to /dev/null; here the attempt keeps it");
     }
     arguments(&words, entry);
+    false
 }
 
 /// Sets task type and payload of an argument list.
@@ -55,9 +67,10 @@ pub(super) fn arguments(words: &[String], entry: &mut Entry) {
     entry.set("payload", json!({ "argv": words }));
 }
 
-fn shell(line: &str, entry: &mut Entry) {
+fn shell(line: &str, entry: &mut Entry) -> bool {
     entry.set("task_type", "command");
     entry.set("payload", json!({ "argv": [SHELL, "-c", line] }));
+    true
 }
 
 /// The line that a shell is to run, where the entry has one.
@@ -189,6 +202,7 @@ mod tests {
         {
             check(&format!("/bin/x 1 {silenced}"), r#"["/bin/x","1"]"#);
         }
+        check("curl 'https://a.example/[1-3]'", r#"["curl","https://a.example/[1-3]"]"#);
         check("/bin/x --format '{{.Names}}'", r#"["/bin/x","--format","{{.Names}}"]"#);
     }
 
@@ -210,6 +224,38 @@ mod tests {
         ] {
             check(line, &json!(["/bin/sh", "-c", line]).to_string());
         }
+    }
+
+    #[test]
+    fn a_line_that_begins_with_a_word_of_the_shell_keeps_it() {
+        for line in [
+            ". /etc/profile",
+            "source /etc/profile >/dev/null 2>&1",
+            "exec /bin/x --full",
+            "eval /bin/x",
+            "umask 022",
+            "ulimit -n 100",
+            "export A=b",
+            ":",
+            "cd /srv",
+            "set -e",
+            "unset A",
+            "trap - TERM",
+            "wait",
+            "if /bin/x; then /bin/y; fi",
+            "for i in 1 2; do /bin/x; done",
+            "while /bin/x; do /bin/y; done",
+            "until /bin/x; do /bin/y; done",
+            "case a in a) /bin/x;; esac",
+            "(/bin/x)",
+            "{ /bin/x; }",
+            "! /bin/x",
+            "\"cd\" /srv",
+        ] {
+            check(line, &json!(["/bin/sh", "-c", line]).to_string());
+        }
+        check("/bin/x cd", r#"["/bin/x","cd"]"#);
+        check("/bin/cd /srv", r#"["/bin/cd","/srv"]"#);
     }
 
     #[test]

@@ -45,34 +45,46 @@ pub(super) fn read(text: &str, system: bool, zone: Option<&str>) -> Found {
                 .to_owned(),
         );
     }
-    let mut zone: Result<Option<String>, String> = Ok(zone.map(str::to_owned));
-    let mut variables: BTreeSet<&str> = BTreeSet::new();
+    let default: Result<_, String> = Ok(zone.map(str::to_owned));
+    let mut above = Above { zone: default.clone(), variables: BTreeSet::new(), shell: None };
     for (at, raw) in text.lines().enumerate() {
         let (line, written) = (at + 1, raw.trim_start_matches([' ', '\t']));
         if written.trim().is_empty() || written.starts_with('#') {
             continue;
         }
         match variable(written) {
+            // As cron has it: the host's zone again.
+            Some(("CRON_TZ", "")) => above.zone = default.clone(),
             Some(("CRON_TZ", value)) => {
-                zone = match parse_zone(value) {
+                above.zone = match parse_zone(value) {
                     Ok(zone) => Ok(Some(zone.name().to_owned())),
                     Err(error) => Err(format!("CRON_TZ on line {line}: {error}")),
                 };
             }
-            Some((name, _)) => {
-                variables.insert(name);
+            Some((name, value)) => {
+                if name == "SHELL" {
+                    above.shell = Some(value).filter(|shell| !shell.ends_with("/sh"));
+                }
+                above.variables.insert(name);
                 found.lost.push((line, said_of(name)));
             }
             None => {
-                let mut entry = zone.clone().and_then(|zone| entry(written, line, system, zone));
-                if let Ok(entry) = &mut entry {
-                    doubt_variables(&variables, entry);
-                }
+                let entry = entry(written, line, system, &above);
                 found.items.push(Item { line, source: written.trim_end().to_owned(), entry });
             }
         }
     }
     found
+}
+
+/// What the lines above an entry set.
+#[derive(Debug)]
+struct Above<'a> {
+    /// The zone of times, or why it is none.
+    zone: Result<Option<String>, String>,
+    variables: BTreeSet<&'a str>,
+    /// The shell, where it is another than here.
+    shell: Option<&'a str>,
 }
 
 /// `NAME = value`, as cron tells it from an entry: the name is followed by `=`.
@@ -108,8 +120,9 @@ fn doubt_variables(variables: &BTreeSet<&str>, entry: &mut Entry) {
     }
 }
 
-fn entry(line: &str, number: usize, system: bool, zone: Option<String>) -> Result<Entry, String> {
+fn entry(line: &str, number: usize, system: bool, above: &Above<'_>) -> Result<Entry, String> {
     let mut entry = Entry::default();
+    let zone = above.zone.clone()?;
     let (when, rest) = when(line, &mut entry)?;
     let (user, rest) = if system {
         let (user, rest) = word(rest);
@@ -129,13 +142,18 @@ fn entry(line: &str, number: usize, system: bool, zone: Option<String>) -> Resul
     if let Some(user) = user {
         entry.lose(format!("the user {user}: a command runs as its worker does"));
     }
-    command::line(&program, input.as_deref(), &mut entry);
+    let needs_shell = command::line(&program, input.as_deref(), &mut entry);
     entry.set("overlap", "allow");
     entry.set("catch_up", "none");
     // curl --retry has said it already.
     if entry.keys.iter().all(|(key, _)| *key != "max_retry") {
         entry.set("max_retry", 0);
     }
+    if let Some(shell) = above.shell.filter(|_| needs_shell) {
+        entry
+            .doubt(format!("it was a line of {shell:?}, the crontab's SHELL, and /bin/sh runs it"));
+    }
+    doubt_variables(&above.variables, &mut entry);
     Ok(entry)
 }
 
@@ -213,6 +231,8 @@ fn push(parts: &mut [String], c: char) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[track_caller]
@@ -280,6 +300,22 @@ mod tests {
         assert!(!format!("{:?}", found.lost).contains("ops@x.example"));
     }
 
+    #[test]
+    fn an_empty_zone_is_the_default_again() {
+        let text = "CRON_TZ=Asia/Shanghai\n0 1 * * * /opt/a\nCRON_TZ=\n0 2 * * * /opt/b\n\
+                    CRON_TZ=Mars\n0 3 * * * /opt/c\nCRON_TZ=\"\"\n0 4 * * * /opt/d\n";
+        let zones = |zone: Option<&str>| {
+            let items = read(text, false, zone).items.into_iter();
+            let zone = |item: Item| Some(item.entry.ok()?.value()["timezone"].clone());
+            items.map(zone).collect::<Vec<_>>()
+        };
+
+        let [asia, mine] = ["Asia/Shanghai", "Europe/Berlin"].map(|zone| Some(Value::from(zone)));
+        let none = Some(Value::Null);
+        assert_eq!(zones(Some("Europe/Berlin")), [asia.clone(), mine.clone(), None, mine]);
+        assert_eq!(zones(None), [asia, none.clone(), None, none]);
+    }
+
     /// A shell would put nothing in for it, and the work would be done elsewhere or undone.
     #[test]
     fn an_entry_that_uses_a_variable_of_the_crontab_is_paused_with_the_reason() {
@@ -294,6 +330,24 @@ mod tests {
         });
         let doubts: Vec<_> = doubts.collect();
         assert_eq!(doubts, [(false, false), (true, true), (false, false), (false, false)]);
+    }
+
+    /// `[[ … ]]`, `source` and arrays are no words of `/bin/sh`.
+    #[test]
+    fn an_entry_for_another_shell_is_paused_with_the_reason() {
+        let text = "0 0 * * * cd /srv && ./x\nSHELL=/bin/bash\n0 1 * * * [[ -f /a ]] && /opt/b\n\
+                    0 2 * * * /opt/c --full\n0 3 * * * /bin/sh -c 'cd / && x'\n0 4 * * * cat%a\n\
+                    SHELL=\"/usr/bin/sh\"\n0 5 * * * cd /srv && ./x\n";
+        let found = read(text, false, None);
+
+        let doubts = found.items.iter().map(|item| {
+            let entry = item.entry.as_ref().expect("an entry");
+            let said = entry.said.iter().any(|said| said.contains("a line of \"/bin/bash\""));
+            (entry.value()["paused"] == true, said)
+        });
+        let doubts: Vec<_> = doubts.collect();
+        let (same, other) = ((false, false), (true, true));
+        assert_eq!(doubts, [same, other, same, same, other, same]);
     }
 
     #[test]

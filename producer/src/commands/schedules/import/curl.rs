@@ -1,9 +1,9 @@
 //! A call of curl as an `http_call`, where every one of its options has a meaning there.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use serde_json::{Map, Value, json};
-use shared::config::MOST_RETRIES;
+use shared::config::{MOST_RETRIES, parse_duration};
 use shared::http::Url;
 
 use super::{Entry, at_most};
@@ -22,6 +22,8 @@ pub(super) struct Request {
     timeout: Option<String>,
     retries: Option<u64>,
     checks_status: bool,
+    /// The URL's brackets and braces stand for themselves.
+    is_literal: bool,
 }
 
 /// The request that these words make; `None` where curl does more than one plain request.
@@ -41,9 +43,27 @@ pub(super) fn request(words: &[String]) -> Option<Request> {
             return None;
         }
     }
-    let url: Url = request.url.as_deref()?.parse().ok()?;
+    let written = request.url.as_deref()?;
+    if !request.is_literal && is_pattern(written) {
+        return None;
+    }
+    let url: Url = written.parse().ok()?;
     let plain = matches!(url.scheme(), "http" | "https") && url.username().is_empty();
     (plain && url.password().is_none()).then_some(request)
+}
+
+/// True where curl makes several requests of a URL (`[1-3]`, `{a,b}`), or refuses it. A backslash
+/// takes a sign's meaning from it, and is a slash to others.
+fn is_pattern(url: &str) -> bool {
+    let mut rest = url;
+    while let Some(at) = rest.find(['[', ']', '{', '}', '\\']) {
+        let inside = rest[at..].strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        match inside.filter(|(address, _)| address.parse::<Ipv6Addr>().is_ok()) {
+            Some((_, behind)) => rest = behind,
+            None => return true,
+        }
+    }
+    false
 }
 
 impl Request {
@@ -61,6 +81,7 @@ impl Request {
             "silent" => 's',
             "show-error" => 'S',
             "location" => 'L',
+            "globoff" => 'g',
             "head" => 'I',
             "request" => 'X',
             "header" => 'H',
@@ -103,6 +124,7 @@ impl Request {
         match letter {
             'f' => self.checks_status = true,
             's' | 'S' | 'L' => {}
+            'g' => self.is_literal = true,
             'I' => self.method = Some("HEAD".to_owned()),
             'X' => self.method = Some(value()?.to_owned()),
             'A' => self.header("User-Agent", value()?)?,
@@ -120,7 +142,10 @@ impl Request {
             'm' => {
                 let seconds = value()?;
                 let _: f64 = seconds.parse().ok()?;
-                self.timeout = Some(format!("{seconds}s"));
+                let limit = format!("{seconds}s");
+                // To curl, 0 is no limit.
+                let is_limit = !parse_duration(&limit).ok()?.is_zero();
+                self.timeout = is_limit.then_some(limit);
             }
             'o' => return (value()? == "/dev/null").then_some(()),
             _ => return None,
@@ -233,6 +258,36 @@ mod tests {
             "wget https://a.example",
         ] {
             check(line, "none");
+        }
+    }
+
+    #[test]
+    fn a_url_that_stands_for_several_is_no_plain_request() {
+        for url in [
+            "'https://a.example/[1-3]'",
+            "'https://{a,b}.example/'",
+            "--url 'https://a.example/x?{a,b}'",
+        ] {
+            check(&format!("curl -f {url}"), "none");
+        }
+        let literal = r#"payload={"url":"https://a.example/?a[]={b}"}"#;
+        for option in ["-g", "-fg", "--globoff"] {
+            check(&format!("curl 'https://a.example/?a[]={{b}}' {option}"), literal);
+        }
+        check("curl 'http://[::1]:9/x'", r#"payload={"url":"http://[::1]:9/x"}"#);
+        check("curl 'http://[::1]:9/[a-c]'", "none");
+    }
+
+    #[test]
+    fn a_limit_of_0_is_none() {
+        let plain = r#"payload={"url":"https://a.example"}"#;
+        for limit in ["-m 0", "-m0", "--max-time 0", "--max-time=0.0", "-m 10 -m 0"] {
+            check(&format!("curl -f {limit} https://a.example"), plain);
+        }
+        let limited = r#"payload={"timeout":"0.5s","url":"https://a.example"}"#;
+        check("curl -f -m 0 -m 0.5 https://a.example", limited);
+        for odd in ["-m soon", "-m inf", "-m -1", "-m 5m"] {
+            check(&format!("curl -f {odd} https://a.example"), "none");
         }
     }
 
