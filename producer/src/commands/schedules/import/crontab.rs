@@ -45,14 +45,16 @@ pub(super) fn read(text: &str, system: bool, zone: Option<&str>) -> Found {
                 .to_owned(),
         );
     }
-    let default = Ok(zone.map(str::to_owned));
-    let mut above = Above { zone: default, variables: BTreeSet::new(), shell: None };
+    let default: Result<_, String> = Ok(zone.map(str::to_owned));
+    let mut above = Above { zone: default.clone(), variables: BTreeSet::new(), shell: None };
     for (at, raw) in text.lines().enumerate() {
         let (line, written) = (at + 1, raw.trim_start_matches([' ', '\t']));
         if written.trim().is_empty() || written.starts_with('#') {
             continue;
         }
         match variable(written) {
+            // As cron has it: the host's zone again.
+            Some(("CRON_TZ", "")) => above.zone.clone_from(&default),
             Some(("CRON_TZ", value)) => {
                 above.zone = match parse_zone(value) {
                     Ok(zone) => Ok(Some(zone.name().to_owned())),
@@ -229,6 +231,8 @@ fn push(parts: &mut [String], c: char) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[track_caller]
@@ -294,6 +298,22 @@ mod tests {
         let lost: Vec<usize> = found.lost.iter().map(|(line, _)| *line).collect();
         assert_eq!(lost, [1, 2]);
         assert!(!format!("{:?}", found.lost).contains("ops@x.example"));
+    }
+
+    #[test]
+    fn an_empty_zone_is_the_default_again() {
+        let text = "CRON_TZ=Asia/Shanghai\n0 1 * * * /opt/a\nCRON_TZ=\n0 2 * * * /opt/b\n\
+                    CRON_TZ=Mars\n0 3 * * * /opt/c\nCRON_TZ=\"\"\n0 4 * * * /opt/d\n";
+        let zones = |zone: Option<&str>| {
+            let items = read(text, false, zone).items.into_iter();
+            let zone = |item: Item| Some(item.entry.ok()?.value()["timezone"].clone());
+            items.map(zone).collect::<Vec<_>>()
+        };
+
+        let [asia, mine] = ["Asia/Shanghai", "Europe/Berlin"].map(|zone| Some(Value::from(zone)));
+        let none = Some(Value::Null);
+        assert_eq!(zones(Some("Europe/Berlin")), [asia.clone(), mine.clone(), None, mine]);
+        assert_eq!(zones(None), [asia, none.clone(), None, none]);
     }
 
     /// A shell would put nothing in for it, and the work would be done elsewhere or undone.
