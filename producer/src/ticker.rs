@@ -149,10 +149,10 @@ impl Ticker {
             changed += page.len();
             for (_, kept) in &page {
                 let slot = slots.get(&kept.name).copied();
-                if kept.removed {
-                    slot.into_iter().for_each(|slot| self.forget(slot));
-                } else {
-                    self.know_applied(slot, kept);
+                match slot {
+                    Some(slot) if kept.removed => self.forget(slot),
+                    _ if kept.removed => {}
+                    _ => self.know_applied(slot, kept),
                 }
             }
         }
@@ -168,7 +168,9 @@ impl Ticker {
             // Written by a newer binary: its producer ticks it when it leads.
             Err(what) => {
                 error!(what, "it does not tick");
-                slot.into_iter().for_each(|slot| self.forget(slot));
+                if let Some(slot) = slot {
+                    self.forget(slot);
+                }
             }
         }
     }

@@ -54,7 +54,7 @@ pub(super) fn read(text: &str, system: bool, zone: Option<&str>) -> Found {
         }
         match variable(written) {
             // As cron has it: the host's zone again.
-            Some(("CRON_TZ", "")) => above.zone = default.clone(),
+            Some(("CRON_TZ", "")) => above.zone.clone_from(&default),
             Some(("CRON_TZ", value)) => {
                 above.zone = match parse_zone(value) {
                     Ok(zone) => Ok(Some(zone.name().to_owned())),
