@@ -98,7 +98,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let candidate =
         Candidate { store, relay, config, read, incarnation, label, interval, ttl, leads };
     let until = shutdown.clone();
-    shutdown.spawn(async move { candidate.run(&until).await });
+    shutdown.spawn(async move { Box::pin(candidate.run(&until)).await });
 
     shutdown.soft.cancelled().await;
     info!("stopping");
