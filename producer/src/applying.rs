@@ -185,7 +185,7 @@ impl Look {
 /// What applying would do.
 pub async fn rehearse(store: &Store, entries: &[Schedule]) -> Result<Report, Error> {
     let look = Look::at(store, entries).await?;
-    let (differences, _) = read_old(store, entries, &look.old(entries)).await?;
+    let (differences, _) = read_old(store, entries, &look).await?;
     Ok(look.report(entries, differences))
 }
 
@@ -199,8 +199,7 @@ pub async fn apply(
 ) -> Result<Option<(Report, InForce)>, Error> {
     // Before the transaction, in which nothing else ticks: should another file get into force
     // meanwhile, it does not begin.
-    let old = look.old(entries);
-    let (differences, next) = read_old(store, entries, &old).await?;
+    let (differences, next) = read_old(store, entries, look).await?;
     let Some(mut apply) = store.begin_apply(look.file.revision).await? else { return Ok(None) };
     let due = next.into_iter().filter(|(_, at)| *at <= apply.now()).map(|(name, _)| name);
     let due: Vec<&str> = due.collect();
@@ -230,21 +229,20 @@ pub async fn apply(
     Ok(Some((report, in_force)))
 }
 
-/// Reads old entries: what differs, and what is next under each.
+/// Reads old entries: what differs, and what is next under each, by the marks of the look.
 async fn read_old<'a>(
     store: &Store,
-    entries: &[Schedule],
-    old: &[Old<'a>],
+    entries: &'a [Schedule],
+    look: &'a Look,
 ) -> Result<(Differences, Vec<(&'a str, DateTime<Utc>)>), Error> {
     let (mut differences, mut next) = (Differences::new(), Vec::new());
-    for old in old.chunks(CHUNK) {
+    for old in look.old(entries).chunks(CHUNK) {
         let kept = store.specs(&names(old)).await?;
         let schedules = by_name(&kept);
         differences.extend(compare(old, entries, &schedules));
-        let marks: HashMap<&str, DateTime<Utc>> =
-            kept.iter().map(|kept| (kept.name.as_str(), kept.mark)).collect();
         next.extend(old.iter().filter_map(|(name, _)| {
-            Some((*name, schedules.get(*name)?.next_due(*marks.get(name)?)?))
+            let mark = look.standing.get(*name)?.mark;
+            Some((*name, schedules.get(*name)?.next_due(mark)?))
         }));
     }
     Ok((differences, next))

@@ -173,15 +173,15 @@ impl Candidate {
                 }
             }
             let (term, now) = (last.term, last.now());
-            let next = match self.while_leading(&mut last, ticker.round(&term, now)).await? {
-                Ok(round) => match round? {
-                    Round::Until(next) => next,
-                    Round::Refused => match self.renew(&mut last).await? {
-                        None => continue,
-                        Some(ended) => return Ok(ended),
-                    },
-                },
+            let round = match self.while_leading(&mut last, ticker.round(&term, now)).await? {
+                Ok(round) => round?,
                 Err(ended) => return Ok(ended),
+            };
+            let Round::Until(next) = round else {
+                if let Some(ended) = self.renew(&mut last).await? {
+                    return Ok(ended);
+                }
+                continue;
             };
             let pause = next
                 .map_or(LONGEST_SLEEP, |next| (next - last.now()).to_std().unwrap_or_default())
@@ -251,8 +251,10 @@ impl Candidate {
 
     /// Renews when it is time; says so when the term is over, or may be.
     async fn keep(&self, last: &mut Renewal) -> Result<Option<Ended>, Error> {
-        if last.asked.elapsed() >= self.interval {
-            return self.renew(last).await;
+        if last.asked.elapsed() >= self.interval
+            && let Some(ended) = self.renew(last).await?
+        {
+            return Ok(Some(ended));
         }
         Ok((last.asked.elapsed() >= self.safe()).then_some(Ended::Silence))
     }
@@ -261,12 +263,13 @@ impl Candidate {
     async fn renew(&self, last: &mut Renewal) -> Result<Option<Ended>, Error> {
         let until = last.asked + self.safe();
         match tokio::time::timeout_at(until, self.ask(last.term.token)).await {
-            Ok(Ok(Some(renewed))) => *last = renewed,
-            Ok(Ok(None)) => return Ok(Some(Ended::Lost)),
-            Ok(Err(error)) => return Err(error),
+            Ok(renewed) => match renewed? {
+                Some(renewed) => *last = renewed,
+                None => return Ok(Some(Ended::Lost)),
+            },
             Err(_) => return Ok(Some(Ended::Silence)),
         }
-        Ok((last.asked.elapsed() >= self.safe()).then_some(Ended::Silence))
+        Ok(None)
     }
 
     /// Does something that may take longer than a lease, unless the term ends meanwhile.

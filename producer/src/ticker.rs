@@ -149,10 +149,10 @@ impl Ticker {
             changed += page.len();
             for (_, kept) in &page {
                 let slot = slots.get(&kept.name).copied();
-                match slot {
-                    Some(slot) if kept.removed => self.forget(slot),
-                    _ if kept.removed => {}
-                    _ => self.know_applied(slot, kept),
+                match (kept.removed, slot) {
+                    (false, slot) => self.know_applied(slot, kept),
+                    (true, Some(slot)) => self.forget(slot),
+                    (true, None) => {}
                 }
             }
         }

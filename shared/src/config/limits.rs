@@ -21,8 +21,7 @@ pub(super) fn limits(
     prices: &BTreeMap<String, Price>,
     timezone: chrono_tz::Tz,
 ) -> BTreeMap<String, Limits> {
-    let entries: Vec<_> =
-        model.entries("limits").into_iter().filter_map(|(n, p)| Some((n, p.whole()?))).collect();
+    let entries = model.whole_entries("limits");
     let mut read = BTreeMap::new();
     for (name, place) in &entries {
         let section = place.clone().section(keys::MODEL_LIMIT);

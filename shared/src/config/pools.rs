@@ -29,13 +29,12 @@ fn default_pools() -> Vec<Pool> {
 /// `task_pools`.
 pub(super) fn pools(root: &Section<'_>) -> Vec<Pool> {
     let Some(place) = root.whole("task_pools") else { return default_pools() };
-    let entries = place.entries();
-    if entries.is_empty() {
+    if place.entries().is_empty() {
         place.problem("it has no pool, so nothing could run; drop the key for the default pools");
+        return Vec::new();
     }
     let mut pool_of: HashMap<String, String> = HashMap::new();
-    let given = entries.into_iter().filter_map(|(name, place)| Some((name, place.whole()?)));
-    let pools = given.map(|(name, place)| {
+    let pools = place.whole_entries().into_iter().map(|(name, place)| {
         check::report(&place, check::pool_name(name));
         let section = place.section(keys::POOL);
         let max_workers = section.get("max_workers").and_then(|place| place.integer(1..=MAX_SLOTS));

@@ -65,6 +65,11 @@ impl<'a> Section<'a> {
         self.whole(key).map(|place| place.entries()).unwrap_or_default()
     }
 
+    /// As [`entries`](Self::entries), of mappings and lists: see [`Place::whole_entries`].
+    pub(super) fn whole_entries(&self, key: &str) -> Vec<(&'a str, Place<'a>)> {
+        self.whole(key).map(|place| place.whole_entries()).unwrap_or_default()
+    }
+
     /// The section's own place, for problems between its keys.
     pub(super) fn place(&self) -> Option<&Place<'a>> {
         self.place.as_ref()
@@ -165,6 +170,12 @@ impl<'a> Place<'a> {
             return Vec::new();
         };
         entries.iter().map(|entry| (&*entry.key, self.child(entry))).collect()
+    }
+
+    /// Those whose mapping or list is there: see [`whole`](Self::whole).
+    pub(super) fn whole_entries(&self) -> Vec<(&'a str, Place<'a>)> {
+        let entries = self.entries().into_iter();
+        entries.filter_map(|(name, place)| Some((name, place.whole()?))).collect()
     }
 
     /// The items of a list.

@@ -80,9 +80,8 @@ pub(super) fn model(
         &["MODEL_BASE_URL"],
         check::model_url,
     );
-    let prices = section.entries("prices").into_iter();
-    let prices =
-        prices.filter_map(|(name, place)| Some((name.to_owned(), price(place.whole()?)))).collect();
+    let prices = section.whole_entries("prices").into_iter();
+    let prices = prices.map(|(name, place)| (name.to_owned(), price(place))).collect();
     Model {
         base_url,
         api_key: secret_or_variable(
@@ -135,8 +134,7 @@ fn endpoints(model: &Section<'_>) -> BTreeMap<String, Endpoint> {
 /// `model.fallback`: by model, who stands in for it.
 fn fallback(model: &Section<'_>) -> BTreeMap<String, Vec<String>> {
     let mut all = BTreeMap::new();
-    for (name, place) in model.entries("fallback") {
-        let Some(place) = place.whole() else { continue };
+    for (name, place) in model.whole_entries("fallback") {
         let models: Vec<String> = place.items().iter().filter_map(Place::required_text).collect();
         if models.len() > MAX_FALLBACKS {
             place.problem(format!("names more than {MAX_FALLBACKS} models"));

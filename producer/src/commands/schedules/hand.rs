@@ -11,7 +11,7 @@ use shared::domain::template::{self, TickContext};
 use shared::store::{HandRun, ScheduleRow, Store};
 
 use super::absent::{absent_from_file, ever, unapplied};
-use super::line::{line, present};
+use super::line::line;
 use crate::commands::connect::Context;
 use crate::commands::error::CommandError;
 use crate::commands::output::{self, time};
@@ -52,11 +52,14 @@ pub(super) async fn in_force(
     store: &Store,
     config: &Config,
 ) -> Result<ScheduleRow, CommandError> {
-    let known = ever(&entry.name, store).await?;
-    let row = present(Some(entry), known.as_ref()).cloned().ok_or_else(|| {
-        let advice = "run `producer schedules apply`, or start `producer run` with this file";
-        CommandError::Conflict(unapplied(&entry.name, config, known.as_ref(), advice))
-    })?;
+    let row = match ever(&entry.name, store).await? {
+        Some(row) if row.removed_at.is_none() => row,
+        gone => {
+            let advice = "run `producer schedules apply`, or start `producer run` with this file";
+            let told = unapplied(&entry.name, config, gone.as_ref(), advice);
+            return Err(CommandError::Conflict(told));
+        }
+    };
     if line(Some(entry), Some(&row)).is_some_and(|line| line.differs) {
         output::talk(&format!(
             "note: {} says of {} what is not in force; this runs as the file says",
